@@ -1,0 +1,46 @@
+//! A logical unit: identity, store, mode parameters, task set, attentions, of every nexus that uses it.
+
+use std::sync::Arc;
+
+use backstores::BlockStore;
+
+/// Who a unit is and how it behaves; fixed while it lives.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UnitConfig {
+    /// NAA identifier, 16 bytes of type 6 or 8 bytes of type 3 or 5 (SPC-4 §7.8.6.6).
+    pub naa: Vec<u8>,
+    /// Unit serial number, ASCII.
+    pub serial: String,
+    /// T10 vendor identification, at most 8 ASCII characters.
+    pub vendor: String,
+    /// Product identification, at most 16 ASCII characters.
+    pub product: String,
+    /// Product revision, at most 4 ASCII characters.
+    pub revision: String,
+    /// Offer logical block provisioning when the store can give space back.
+    pub thin: bool,
+    /// RMB: the medium can be loaded and ejected.
+    pub removable: bool,
+}
+
+/// The unit. One for a store, however many LUNs and nexuses lead to it.
+#[derive(Debug)]
+pub struct LogicalUnit {
+    #[expect(dead_code, reason = "filled in with the commands")]
+    config: UnitConfig,
+    store: Arc<dyn BlockStore>,
+}
+
+impl LogicalUnit {
+    /// A unit over an open store.
+    #[must_use]
+    pub fn new(config: UnitConfig, store: Arc<dyn BlockStore>) -> Arc<Self> {
+        Arc::new(Self { config, store })
+    }
+
+    /// The store, for the final flush.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn BlockStore> {
+        &self.store
+    }
+}
