@@ -135,3 +135,56 @@ impl From<rustix::io::Errno> for OsError {
 fn abandoned() -> io::Error {
     io::Error::other("the I/O engine ended before the operation")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_failed_write_back_no_flush_succeeds_again() {
+        let disk = Disk::new(tempfile::tempfile().unwrap().into(), false);
+        disk.sync().unwrap();
+        disk.note_loss(rustix::io::Errno::IO.into());
+        disk.note_loss(rustix::io::Errno::NXIO.into());
+        for _ in 0..2 {
+            let error = disk.sync().unwrap_err().to_string();
+            assert!(
+                error.starts_with("an earlier write-back failed (Input/output error"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_failed_stable_write_counts_unless_it_only_lacked_space() {
+        use rustix::io::Errno;
+        for (stable, errno, intact) in [
+            (false, Errno::IO, true),
+            (true, Errno::NOSPC, true),
+            (true, Errno::DQUOT, true),
+            (true, Errno::IO, false),
+        ] {
+            let disk = Disk::new(tempfile::tempfile().unwrap().into(), false);
+            let direction = Direction::Write { stable };
+            let transfer = Transfer::new(Arc::clone(&disk), direction, 0, IoBuf::from_heap(512));
+            assert!(matches!(
+                transfer.advance(Err(errno)),
+                transfer::Step::Ended(Err(_))
+            ));
+            assert_eq!(disk.sync().is_ok(), intact, "{errno}, stable: {stable}");
+        }
+    }
+
+    #[test]
+    fn short_results_go_on_where_they_stopped() {
+        let disk = Disk::new(tempfile::tempfile().unwrap().into(), false);
+        let transfer = Transfer::new(disk, Direction::Read, 0, IoBuf::from_heap(512));
+        let transfer::Step::Again(transfer) = transfer.advance(Ok(500)) else {
+            panic!("12 bytes are left")
+        };
+        let transfer::Step::Ended(Ok(buf)) = transfer.advance(Ok(12)) else {
+            panic!("nothing is left")
+        };
+        assert_eq!(buf.len(), 512);
+    }
+}

@@ -230,6 +230,11 @@ impl Ring {
 
     fn complete(&mut self, slot: usize, result: Result<usize, Errno>) {
         let flight = self.slots[slot].take().expect("an operation completes once");
+        if result == Err(Errno::AGAIN) {
+            // The kernel will not wait for this one; a thread can.
+            self.vacant.push(slot);
+            return flight.transfer.hand_over(flight.sender);
+        }
         match flight.transfer.advance(result) {
             Step::Again(transfer) => {
                 self.slots[slot] = Some(Flight { transfer, ..flight });

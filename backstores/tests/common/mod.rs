@@ -1,4 +1,10 @@
 //! Stores, engines and buffers for the tests.
+#![allow(
+    dead_code,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "each test binary uses a part of this, and clippy does not take it for tests"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
