@@ -1,4 +1,8 @@
 //! The fault store keeps its own promises, on which simulations rely.
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy takes helpers of a test for the product"
+)]
 
 mod common;
 

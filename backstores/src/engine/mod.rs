@@ -1,9 +1,10 @@
 //! How bytes get to and from a descriptor without blocking a data thread.
 //!
-//! On a data thread with io_uring (`uring.rs`) reads and writes go through the thread's own ring. Anywhere else, and on
-//! kernels or in containers without io_uring, a read first tries the page cache in place (`RWF_NOWAIT`), and what
-//! would block goes to the few threads of the disk (`workers.rs`). Flushes and space operations always go there: the
-//! kernel hands them to a thread of its own anyway, and several steps in one job cannot be torn by a dropped future.
+//! A buffered read first tries the page cache in place (`RWF_NOWAIT`): as cheap as a ring with many operations under
+//! way, cheaper with one, and a miss costs little beside the medium. What remains goes through the data thread's own
+//! io_uring (`uring.rs`), or, on other threads and where there is no io_uring, to the few threads of the disk
+//! (`workers.rs`). Flushes and space operations always go there: the kernel hands them to a thread of its own anyway,
+//! and several steps in one job cannot be torn by a dropped future.
 
 mod data_thread;
 mod transfer;
@@ -54,19 +55,13 @@ impl Disk {
         at: u64,
         buf: IoBuf,
     ) -> io::Result<IoBuf> {
-        let transfer = Transfer::new(Arc::clone(self), direction, at, buf);
-        let transfer = match uring::submit(transfer) {
-            Ok(completion) => return completion.await.unwrap_or_else(|_| Err(abandoned())),
+        let transfer = match Transfer::new(Arc::clone(self), direction, at, buf).try_cached() {
+            Ok(done) => return done,
             Err(transfer) => transfer,
         };
-        match transfer.try_cached() {
-            Ok(done) => done,
-            Err(transfer) => self
-                .workers
-                .run(move || transfer.run())
-                .await
-                .unwrap_or_else(|_| Err(abandoned())),
-        }
+        let completion =
+            uring::submit(transfer).unwrap_or_else(|transfer| self.workers.run(move || transfer.run()));
+        completion.await.unwrap_or_else(|_| Err(abandoned()))
     }
 
     /// Runs a blocking job on this disk's threads, to its end even if the future is dropped after its first poll.
