@@ -10,7 +10,7 @@ mod common;
 use backstores::{
     BlockStore, BufPool, CHUNK, CacheMode, Durability, StoreErrorKind, StoreOptions, StoreSource,
 };
-use common::{ENGINES, SIZE, filled, on_data_thread, read, sources};
+use common::{ENGINES, SIZE, filled, on_data_thread, read, reopen, sources};
 
 #[test]
 fn what_was_written_is_read_and_the_rest_is_zero() {
@@ -276,12 +276,12 @@ fn a_future_begun_on_one_thread_may_end_on_another() {
 #[test]
 fn read_only_stores_refuse_every_change() {
     for (name, source, options) in sources() {
-        drop(backstores::open(source.of(SIZE), options).unwrap());
+        let created = backstores::open(source.of(SIZE), options).unwrap();
         let options = StoreOptions {
             read_only: true,
             ..options
         };
-        let store = backstores::open(source.of(SIZE), options).unwrap();
+        let store = reopen(created, source.of(SIZE), options).unwrap();
         on_data_thread(backstores::EngineChoice::Auto, async {
             let kinds = [
                 store

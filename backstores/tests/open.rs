@@ -5,6 +5,7 @@ mod common;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use backstores::{OpenError, StoreOptions, StoreSource, open};
 use common::{LoopDevice, skipped};
@@ -12,6 +13,7 @@ use tempfile::TempDir;
 
 #[test]
 fn a_new_file_is_sparse_and_opens_again_with_the_same_size_only() {
+    let _alone = alone();
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("disk.img");
     let geometry = open(&file(&path, Some(1 << 30)), StoreOptions::default())
@@ -36,6 +38,7 @@ fn a_new_file_is_sparse_and_opens_again_with_the_same_size_only() {
 
 #[test]
 fn what_is_no_usable_file_is_refused_by_name_and_fix() {
+    let _alone = alone();
     let dir = TempDir::new().unwrap();
     let at = |name: &str| dir.path().join(name);
     fs::write(at("odd.img"), [0; 1000]).unwrap();
@@ -130,6 +133,7 @@ fn what_is_no_usable_file_is_refused_by_name_and_fix() {
 
 #[test]
 fn a_file_is_served_once_or_by_readers_only() {
+    let _alone = alone();
     let dir = TempDir::new().unwrap();
     let (path, link) = (dir.path().join("disk.img"), dir.path().join("other name"));
     let first = open(&file(&path, Some(1 << 20)), StoreOptions::default()).unwrap();
@@ -153,6 +157,7 @@ fn a_file_is_served_once_or_by_readers_only() {
 
 #[test]
 fn another_process_that_holds_a_file_is_named() {
+    let _alone = alone();
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("disk.img");
     File::create(&path).unwrap().set_len(4096).unwrap();
@@ -184,6 +189,7 @@ fn another_process_that_holds_a_file_is_named() {
 
 #[test]
 fn a_device_is_claimed_exclusively_and_its_limits_are_the_kernels() {
+    let _alone = alone();
     let dir = TempDir::new().unwrap();
     let Some(device) = LoopDevice::new(dir.path(), 1 << 20) else {
         return;
@@ -216,6 +222,7 @@ fn a_device_is_claimed_exclusively_and_its_limits_are_the_kernels() {
 
 #[test]
 fn a_mounted_device_is_refused_with_its_mount_point() {
+    let _alone = alone();
     let dir = TempDir::new().unwrap();
     let Some(device) = LoopDevice::new(dir.path(), 4 << 20) else {
         return;
@@ -238,6 +245,7 @@ fn a_mounted_device_is_refused_with_its_mount_point() {
 
 #[test]
 fn a_full_file_system_is_no_space_and_the_store_lives_on() {
+    let _alone = alone();
     use backstores::{Durability, StoreErrorKind};
     let dir = TempDir::new().unwrap();
     let Some(mount) = Mount::new(Path::new("none"), "tmpfs", &dir.path().join("mnt")) else {
@@ -272,6 +280,12 @@ fn a_full_file_system_is_no_space_and_the_store_lives_on() {
         });
     }
     drop(mount);
+}
+
+/// One test at a time: a child process of another one would hold our locks between its fork and exec.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A mounted file system; needs root.
