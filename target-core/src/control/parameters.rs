@@ -261,7 +261,7 @@ fn size(value: &str) -> Result<u32, String> {
     let lower = value.to_ascii_lowercase();
     let lower = lower
         .strip_suffix("ib")
-        .or(lower.strip_suffix('b'))
+        .or_else(|| lower.strip_suffix('b'))
         .unwrap_or(&lower);
     let (digits, unit) = match lower.as_bytes().last() {
         Some(b'k') => (&lower[..lower.len() - 1], 1024),

@@ -7,7 +7,7 @@ use iscsi_proto::pdu::LoginStatus;
 use iscsi_proto::text::{KeyValue, format_hex, parse_binary, parse_list};
 
 use super::chap::{Algorithm, Challenge};
-use super::negotiate::{Answers, in_range};
+use super::negotiate::{Answers, find, in_range};
 use super::refusal::{Refusal, excerpt};
 use crate::control::{ChapCredential, ChapPolicy};
 
@@ -240,11 +240,6 @@ pub(super) fn chap_required(what: &str) -> Refusal {
 
 fn out_of_step(what: &str) -> Refusal {
     Refusal::protocol(format!("the initiator sent {what}"))
-}
-
-fn find<'a>(pairs: &'a [KeyValue], key: &str) -> Option<&'a str> {
-    let pair = pairs.iter().find(|pair| pair.key == key)?;
-    Some(&pair.value)
 }
 
 /// CHAP_C (§12.1.4), bytes.

@@ -7,6 +7,7 @@ use iscsi_proto::pdu::LoginStatus;
 use iscsi_proto::text::KeyValue;
 
 use super::SessionType;
+use super::negotiate::find;
 use super::refusal::{Refusal, excerpt};
 use crate::control::{ChapPolicy, Directory, Parameters, Target};
 
@@ -111,9 +112,4 @@ fn find_target(
         ));
     }
     Ok(Arc::clone(target))
-}
-
-fn find<'a>(pairs: &'a [KeyValue], key: &str) -> Option<&'a str> {
-    let pair = pairs.iter().find(|pair| pair.key == key)?;
-    Some(&pair.value)
 }

@@ -58,7 +58,7 @@ pub struct Login {
     received: Vec<u8>,
     /// What of the answer did not fit into one response.
     unsent: Vec<u8>,
-    peer: Option<Peer>,
+    peer: Option<Box<Peer>>,
     /// InitiatorName and TargetName as they were said, for failures.
     said: (Option<String>, Option<String>),
 }
@@ -268,11 +268,11 @@ impl Login {
         }
         let parameters = identity.parameters(&self.directory).clone();
         let negotiation = Negotiation::new(parameters, self.link.keys.clone(), identity.session_type());
-        self.peer = Some(Peer {
+        self.peer = Some(Box::new(Peer {
             identity,
             authentication: Authentication::Unspoken,
             negotiation,
-        });
+        }));
         Ok(answers)
     }
 

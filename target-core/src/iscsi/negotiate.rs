@@ -303,6 +303,12 @@ fn check_digest(key: &str, accepted: &[bool], agreed: bool) -> Result<(), Refusa
     ))
 }
 
+/// The value of a key in one request.
+pub(super) fn find<'a>(pairs: &'a [KeyValue], key: &str) -> Option<&'a str> {
+    let pair = pairs.iter().find(|pair| pair.key == key)?;
+    Some(&pair.value)
+}
+
 /// The number, unless it is none or outside.
 pub(super) fn in_range(value: &str, range: std::ops::RangeInclusive<u32>) -> Option<u32> {
     let number = u32::try_from(parse_number(value).ok()?).ok()?;
@@ -314,6 +320,6 @@ pub(super) const NOT_UNDERSTOOD: &str = "NotUnderstood";
 pub(super) const MAX_RECV: &str = "MaxRecvDataSegmentLength";
 const IRRELEVANT: &str = "Irrelevant";
 /// Values that answer, and offer nothing (§6.2).
-const CONSTANTS: [&str; 3] = [REJECT, NOT_UNDERSTOOD, IRRELEVANT];
+pub(super) const CONSTANTS: [&str; 3] = [REJECT, NOT_UNDERSTOOD, IRRELEVANT];
 const FIRST_BURST: &str = "FirstBurstLength";
 const CRC32C: &str = "CRC32C";

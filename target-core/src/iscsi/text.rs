@@ -8,7 +8,7 @@ use iscsi_proto::pdu::LoginStage;
 use iscsi_proto::text::{KeyValue, TextError, parse_pairs, push_pair};
 
 use super::discovery::{self, Asker, Wanted};
-use super::negotiate::{Answers, MAX_RECV, NOT_UNDERSTOOD, REJECT, in_range};
+use super::negotiate::{Answers, CONSTANTS, MAX_RECV, NOT_UNDERSTOOD, REJECT, in_range};
 use crate::control::Directory;
 
 /// What a complete text came to.
@@ -66,7 +66,7 @@ fn answer_one(pair: &KeyValue, outcome: &mut TextOutcome) -> Option<String> {
     let reject = Some(REJECT.to_owned());
     let Some(spec) = keys::spec(&pair.key) else {
         // An answer to nothing is not answered.
-        let is_answer = [REJECT, NOT_UNDERSTOOD, "Irrelevant"].contains(&pair.value.as_str());
+        let is_answer = CONSTANTS.contains(&pair.value.as_str());
         return (!is_answer).then(|| NOT_UNDERSTOOD.to_owned());
     };
     if !spec.initiator_may_send_in(LoginStage::FullFeature) {
