@@ -202,7 +202,7 @@ fn prove_ourselves(
             "update the initiator",
         ));
     };
-    // §12.1.4: whoever sends our own challenge back wants us to compute its response.
+    // §12.1.3: whoever sends our own challenge back wants us to compute its response.
     if theirs == challenge.bytes {
         return Err(refused(
             "the initiator sent our own CHAP challenge back",
@@ -242,5 +242,5 @@ fn out_of_step(what: &str) -> Refusal {
     Refusal::protocol(format!("the initiator sent {what}"))
 }
 
-/// CHAP_C (§12.1.4), bytes.
+/// CHAP_C (§12.1.3), bytes.
 const MAX_CHALLENGE_LEN: usize = 1024;
