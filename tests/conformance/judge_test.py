@@ -28,20 +28,22 @@ class Judge(unittest.TestCase):
         return run.judge(name, text, code)[0]
 
     def test_a_plain_pass_is_a_pass(self):
-        self.assertEqual(self.verdict(output("\n    [OK] READ10\npassed    Send PRIN/READ_KEYS")), "pass")
+        self.assertEqual(self.verdict(output("\n    Send READ10\n    [OK] READ10\npassed    Send PRIN/READ_KEYS")), "pass")
 
     def test_passed_with_a_skipped_part_is_a_skip(self):
         text = output("\n    [OK] A\n    [SKIPPED] B is not implemented.\n    [OK] C\npassed")
         self.assertEqual(run.judge("Some.Test", text, 0), ("skip", "B is not implemented."))
 
     def test_skips_before_and_after_the_test_do_not_count(self):
-        text = output("\n    [OK] A\npassed    Send PRIN\n    [SKIPPED] PRIN", before="    [SKIPPED] RSOC")
+        text = output("\n    Send A\npassed    Send PRIN\n    [SKIPPED] PRIN", before="    [SKIPPED] RSOC")
         self.assertEqual(self.verdict(text), "pass")
 
     def test_a_silent_skip_is_a_skip(self):
-        self.assertEqual(self.verdict(output("passed"), name="Read10.ZeroBlocks"), "skip")
-        did_work = output("\n    Send READ10 (Expecting SUCCESS)\npassed")
-        self.assertEqual(self.verdict(did_work, name="Read10.ZeroBlocks"), "pass")
+        self.assertEqual(self.verdict(output("passed    Send PRIN/READ_KEYS")), "skip")
+        read_only = output("\n    Send MODESENSE6 (Expecting SUCCESS)\npassed")
+        self.assertEqual(self.verdict(read_only, name="ModeSense6.Control-SWP"), "skip")
+        did_work = output("\n    Send MODESENSE6 (Expecting SUCCESS)\n    Turn SWP ON\npassed")
+        self.assertEqual(self.verdict(did_work, name="ModeSense6.Control-SWP"), "pass")
 
     def test_a_failed_assertion_is_a_failure_even_beside_a_skip(self):
         text = output("\n    [SKIPPED] B\nFAILED\n    1. test_x.c:98  - CU_ASSERT(x)", passed=0, failed=1)
