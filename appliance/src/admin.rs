@@ -9,9 +9,8 @@ use crate::error::StartError;
 
 /// Opens the port, so that a start-up error is told before anything is served.
 pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
-    tcp_transport::bind(address).map_err(|error| {
-        StartError::option("--admin", address.to_string(), error.to_string())
-    })
+    tcp_transport::bind(address)
+        .map_err(|error| StartError::option("--admin", address.to_string(), error.to_string()))
 }
 
 /// Answers until the future is dropped.

@@ -14,9 +14,19 @@ pub(crate) fn access_line(plan: &Plan, portals: &[SocketAddr]) -> String {
     let policy = plan.directory.targets.values().next().map(|target| &target.chap);
     match policy {
         Some(ChapPolicy::Required { accepted, own }) => {
-            let names: Vec<&str> = accepted.iter().map(|credential| credential.name.as_str()).collect();
-            let mutual = if own.is_some() { "; the target proves itself when asked" } else { "" };
-            format!("initiators that prove CHAP name {} may log in at {portals}{mutual}", names.join(" or "))
+            let names: Vec<&str> = accepted
+                .iter()
+                .map(|credential| credential.name.as_str())
+                .collect();
+            let mutual = if own.is_some() {
+                "; the target proves itself when asked"
+            } else {
+                ""
+            };
+            format!(
+                "initiators that prove CHAP name {} may log in at {portals}{mutual}",
+                names.join(" or ")
+            )
         }
         Some(ChapPolicy::Open) | None => {
             format!("every initiator that reaches {portals} may log in, without a password")
@@ -27,7 +37,11 @@ pub(crate) fn access_line(plan: &Plan, portals: &[SocketAddr]) -> String {
 /// One line per LUN.
 pub(crate) fn unit_line(unit: &PlannedUnit) -> String {
     let geometry = unit.store.geometry();
-    let cache = if geometry.volatile_cache { "write-back cache" } else { "write-through" };
+    let cache = if geometry.volatile_cache {
+        "write-back cache"
+    } else {
+        "write-through"
+    };
     let access = if geometry.read_only { ", read-only" } else { "" };
     format!(
         "{} LUN {}: {}, {}, {}-byte blocks, {cache}{access}",

@@ -18,12 +18,20 @@ pub(crate) fn policy(accepted: &[String], own: Option<&str>) -> Result<ChapPolic
             )),
         };
     }
-    let accepted = accepted.iter().map(|option| credential("--chap", option)).collect::<Result<Vec<_>, _>>()?;
-    let own = own.map(|option| credential("--mutual-chap", option)).transpose()?;
+    let accepted = accepted
+        .iter()
+        .map(|option| credential("--chap", option))
+        .collect::<Result<Vec<_>, _>>()?;
+    let own = own
+        .map(|option| credential("--mutual-chap", option))
+        .transpose()?;
     if let Some(own) = &own
-        && accepted.iter().any(|other| other.secret.expose() == own.secret.expose())
+        && accepted
+            .iter()
+            .any(|other| other.secret.expose() == own.secret.expose())
     {
-        let problem = "its secret is also one of --chap; the two directions need different secrets (RFC 7143 §9.2.1)";
+        let problem =
+            "its secret is also one of --chap; the two directions need different secrets (RFC 7143 §9.2.1)";
         return Err(StartError::option("--mutual-chap", &own.name, problem));
     }
     Ok(ChapPolicy::Required { accepted, own })
@@ -32,11 +40,14 @@ pub(crate) fn policy(accepted: &[String], own: Option<&str>) -> Result<ChapPolic
 fn credential(option: &'static str, value: &str) -> Result<ChapCredential, StartError> {
     let wrong = |problem: String| StartError::option(option, value, problem);
     // An iSCSI name may be the CHAP name, and it has colons: the file is what follows the last one.
-    let (name, file) = value.rsplit_once(':').ok_or_else(|| wrong("not of the form NAME:SECRETFILE".into()))?;
+    let (name, file) = value
+        .rsplit_once(':')
+        .ok_or_else(|| wrong("not of the form NAME:SECRETFILE".into()))?;
     if name.is_empty() || name.len() > NAME_MAX {
         return Err(wrong(format!("a CHAP name has 1 to {NAME_MAX} bytes")));
     }
-    let mut secret = fs::read(file).map_err(|error| wrong(format!("{file}: {error}; put the secret there")))?;
+    let mut secret =
+        fs::read(file).map_err(|error| wrong(format!("{file}: {error}; put the secret there")))?;
     if secret.ends_with(b"\n") {
         secret.pop();
     }
@@ -47,7 +58,10 @@ fn credential(option: &'static str, value: &str) -> Result<ChapCredential, Start
         );
         return Err(wrong(problem));
     }
-    Ok(ChapCredential { name: name.into(), secret: Secret::new(secret) })
+    Ok(ChapCredential {
+        name: name.into(),
+        secret: Secret::new(secret),
+    })
 }
 
 const NAME_MAX: usize = 223;
@@ -78,16 +92,29 @@ mod tests {
         let short = file("tooshort\n");
         let option = format!("host:{}", short.path().display());
         let message = policy(&[option], None).unwrap_err().to_string();
-        assert!(message.contains("8 bytes") && !message.contains("tooshort"), "{message}");
+        assert!(
+            message.contains("8 bytes") && !message.contains("tooshort"),
+            "{message}"
+        );
 
         let secret = file("a-long-enough-secret");
         let option = format!("host:{}", secret.path().display());
-        let message = policy(std::slice::from_ref(&option), Some(&option)).unwrap_err().to_string();
-        assert!(message.contains("different secrets") && !message.contains("long-enough"), "{message}");
+        let message = policy(std::slice::from_ref(&option), Some(&option))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("different secrets") && !message.contains("long-enough"),
+            "{message}"
+        );
     }
 
     #[test]
     fn mutual_chap_alone_is_refused() {
-        assert!(policy(&[], Some("me:/etc/secret")).unwrap_err().to_string().contains("--chap"));
+        assert!(
+            policy(&[], Some("me:/etc/secret"))
+                .unwrap_err()
+                .to_string()
+                .contains("--chap")
+        );
     }
 }

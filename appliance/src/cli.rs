@@ -113,7 +113,9 @@ impl ServeArgs {
     /// Options as they are when none is given, for the quick start: environment variables count all the same.
     pub(crate) fn from_environment() -> Result<Self, clap::Error> {
         let cli = Cli::try_parse_from(["lunaport", "serve"])?;
-        let Some(Command::Serve(args)) = cli.command else { unreachable!("parsed as serve") };
+        let Some(Command::Serve(args)) = cli.command else {
+            unreachable!("parsed as serve")
+        };
         Ok(*args)
     }
 
@@ -128,7 +130,11 @@ impl ServeArgs {
         }
         for portal in portals {
             let address = portal.parse().map_err(|_| {
-                crate::error::StartError::option("LUNAPORT_PORTAL", &portal, "not of the form ADDR:PORT or [ADDR6]:PORT")
+                crate::error::StartError::option(
+                    "LUNAPORT_PORTAL",
+                    &portal,
+                    "not of the form ADDR:PORT or [ADDR6]:PORT",
+                )
             })?;
             self.portals.push(address);
         }
@@ -140,7 +146,13 @@ fn fill(list: &mut Vec<String>, variable: &str) {
     if list.is_empty()
         && let Ok(value) = std::env::var(variable)
     {
-        list.extend(value.split([';', '\n']).map(str::trim).filter(|item| !item.is_empty()).map(Into::into));
+        list.extend(
+            value
+                .split([';', '\n'])
+                .map(str::trim)
+                .filter(|item| !item.is_empty())
+                .map(Into::into),
+        );
     }
 }
 

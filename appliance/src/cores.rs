@@ -40,7 +40,12 @@ struct Arrival {
 
 impl Cores {
     /// Starts `count` data cores; returns when all of them have entered their engine.
-    pub(crate) fn start(count: usize, engine: EngineChoice, pool_bytes: usize, node: &Arc<Node>) -> io::Result<Self> {
+    pub(crate) fn start(
+        count: usize,
+        engine: EngineChoice,
+        pool_bytes: usize,
+        node: &Arc<Node>,
+    ) -> io::Result<Self> {
         let mut cores = Vec::with_capacity(count);
         for index in 0..count {
             cores.push(Core::start(index, engine, pool_bytes, Arc::clone(node))?);
@@ -78,16 +83,31 @@ impl Core {
         let connections = Arc::new(AtomicUsize::new(0));
         let (ready, started) = std::sync::mpsc::channel();
         let count = Arc::clone(&connections);
-        let thread = thread::Builder::new().name(format!("data-{index}")).spawn(move || {
-            let runtime = runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = match runtime {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(ready.send(Err(error))),
-            };
-            runtime.block_on(run(receiver, count, engine, BufPool::new(pool_bytes), node, ready));
-        })?;
-        started.recv().map_err(|_| io::Error::other("a data core ended while it started"))??;
-        Ok(Self { arrivals, connections, thread })
+        let thread = thread::Builder::new()
+            .name(format!("data-{index}"))
+            .spawn(move || {
+                let runtime = runtime::Builder::new_current_thread().enable_all().build();
+                let runtime = match runtime {
+                    Ok(runtime) => runtime,
+                    Err(error) => return drop(ready.send(Err(error))),
+                };
+                runtime.block_on(run(
+                    receiver,
+                    count,
+                    engine,
+                    BufPool::new(pool_bytes),
+                    node,
+                    ready,
+                ));
+            })?;
+        started
+            .recv()
+            .map_err(|_| io::Error::other("a data core ended while it started"))??;
+        Ok(Self {
+            arrivals,
+            connections,
+            thread,
+        })
     }
 }
 
@@ -132,7 +152,12 @@ async fn connection(arrival: Arrival, node: Arc<Node>, pool: Arc<BufPool>) -> io
     let span = info_span!("connection", %peer);
     async {
         let socket = tokio::net::TcpStream::from_std(socket)?;
-        let link = LinkInfo { local, peer, transport: "tcp", keys: TransportKeys::default() };
+        let link = LinkInfo {
+            local,
+            peer,
+            transport: "tcp",
+            keys: TransportKeys::default(),
+        };
         Ok(serve(TcpMover::new(socket, Arc::clone(&pool)), link, node, pool).await)
     }
     .instrument(span)

@@ -7,7 +7,11 @@ use std::path::PathBuf;
 pub(crate) enum StartError {
     /// An option's value.
     #[error("{option} {value:?}: {problem}")]
-    Option { option: &'static str, value: String, problem: String },
+    Option {
+        option: &'static str,
+        value: String,
+        problem: String,
+    },
     /// A store.
     #[error("--export: {0}")]
     Store(#[from] backstores::OpenError),
@@ -16,15 +20,26 @@ pub(crate) enum StartError {
     Bind(#[from] tcp_transport::BindError),
     /// The state directory.
     #[error("state directory {path}: {problem}; {fix}", path = .path.display())]
-    State { path: PathBuf, problem: String, fix: String },
+    State {
+        path: PathBuf,
+        problem: String,
+        fix: String,
+    },
     /// The operating system refused something basic.
     #[error("{what}: {source}")]
-    System { what: &'static str, source: std::io::Error },
+    System {
+        what: &'static str,
+        source: std::io::Error,
+    },
 }
 
 impl StartError {
     pub(crate) fn option(option: &'static str, value: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Option { option, value: value.into(), problem: problem.into() }
+        Self::Option {
+            option,
+            value: value.into(),
+            problem: problem.into(),
+        }
     }
 
     pub(crate) fn state(
@@ -32,6 +47,10 @@ impl StartError {
         problem: impl std::fmt::Display,
         fix: impl Into<String>,
     ) -> Self {
-        Self::State { path: path.into(), problem: problem.to_string(), fix: fix.into() }
+        Self::State {
+            path: path.into(),
+            problem: problem.to_string(),
+            fix: fix.into(),
+        }
     }
 }

@@ -44,7 +44,9 @@ pub(crate) fn describe(source: &StoreSource) -> String {
 }
 
 fn parse(spec: &str) -> Result<Export, String> {
-    let (kind, rest) = spec.split_once(':').ok_or_else(|| format!("not of the form {SYNTAX}"))?;
+    let (kind, rest) = spec
+        .split_once(':')
+        .ok_or_else(|| format!("not of the form {SYNTAX}"))?;
     let (what, options) = match rest.split_once(',') {
         Some((what, options)) => (what, options.split(',').collect()),
         None => (rest, Vec::new()),
@@ -84,7 +86,10 @@ fn source(kind: &str, what: &str) -> Result<StoreSource, String> {
     match kind {
         "memory" => Ok(StoreSource::Memory { size: size()? }),
         "null" => Ok(StoreSource::Null { size: size()? }),
-        "file" => Ok(StoreSource::File { path: path()?, size: None }),
+        "file" => Ok(StoreSource::File {
+            path: path()?,
+            size: None,
+        }),
         "block" => Ok(StoreSource::Block { path: path()? }),
         _ => Err(format!("{kind:?} is no kind of store; known are {SYNTAX}")),
     }
@@ -93,7 +98,9 @@ fn source(kind: &str, what: &str) -> Result<StoreSource, String> {
 fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String> {
     let number = |wanted: &str| {
         let value = value.unwrap_or_default();
-        value.parse().map_err(|_| format!("{key}={value}: {wanted}"))
+        value
+            .parse::<u32>()
+            .map_err(|_| format!("{key}={value}: {wanted}"))
     };
     match (key, value) {
         ("size", Some(text)) => {
@@ -117,7 +124,7 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
         },
         ("physical-block-size", Some(_)) => {
             let wanted = "a power of two from 512 to 65536, bytes";
-            let bytes: u32 = number(wanted)?;
+            let bytes = number(wanted)?;
             if !bytes.is_power_of_two() || !(512..=65_536).contains(&bytes) {
                 return Err(format!("physical-block-size={bytes}: {wanted}"));
             }
@@ -128,7 +135,9 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
         ("cache", _) => return Err("cache is writeback or writethrough".into()),
         ("serial", Some(text)) => {
             if text.is_empty() || text.len() > 36 || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(format!("serial={text}: 1 to 36 printable ASCII characters without spaces"));
+                return Err(format!(
+                    "serial={text}: 1 to 36 printable ASCII characters without spaces"
+                ));
             }
             export.serial = Some(text.into());
         }
@@ -136,11 +145,9 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
         ("thin", Some("off")) => export.thin = false,
         ("lun", Some(_)) => {
             let wanted = format!("a number from 0 to {}", Lun::MAX_NUMBER);
-            let lun: u16 = number(&wanted)?;
-            if lun > Lun::MAX_NUMBER {
-                return Err(format!("lun={lun}: {wanted}"));
-            }
-            export.lun = Some(lun);
+            let lun = number(&wanted)?;
+            let fits = u16::try_from(lun).ok().filter(|lun| *lun <= Lun::MAX_NUMBER);
+            export.lun = Some(fits.ok_or_else(|| format!("lun={lun}: {wanted}"))?);
         }
         _ => {
             let given = value.map_or_else(|| key.into(), |value| format!("{key}={value}"));
@@ -159,7 +166,13 @@ mod tests {
         let spec = "file:/srv/a.img,size=10G,ro,block-size=4096,physical-block-size=8192,cache=writethrough,direct,\
                     serial=A1,thin=off,removable,lun=7";
         let export = Export::parse(spec).unwrap();
-        assert_eq!(export.source, StoreSource::File { path: "/srv/a.img".into(), size: Some(10 << 30) });
+        assert_eq!(
+            export.source,
+            StoreSource::File {
+                path: "/srv/a.img".into(),
+                size: Some(10 << 30)
+            }
+        );
         assert_eq!(
             export.options,
             StoreOptions {
@@ -170,7 +183,10 @@ mod tests {
                 direct: true,
             }
         );
-        assert_eq!((export.thin, export.removable, export.lun), (false, true, Some(7)));
+        assert_eq!(
+            (export.thin, export.removable, export.lun),
+            (false, true, Some(7))
+        );
         assert_eq!(export.serial.as_deref(), Some("A1"));
     }
 
@@ -195,7 +211,10 @@ mod tests {
             ("memory:1M,colour=blue", "\"colour=blue\" is no option"),
         ] {
             let message = Export::parse(spec).unwrap_err().to_string();
-            assert!(message.contains(part) && message.contains(spec), "{spec}: {message}");
+            assert!(
+                message.contains(part) && message.contains(spec),
+                "{spec}: {message}"
+            );
         }
     }
 }

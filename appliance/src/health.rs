@@ -17,7 +17,8 @@ pub(crate) fn run(args: &HealthArgs) -> Result<ExitCode, StartError> {
         Some(portal) => portal,
         None => portal_from_environment()?,
     });
-    let targets = discover(portal).map_err(|error| StartError::option("health: portal", portal.to_string(), error))?;
+    let targets =
+        discover(portal).map_err(|error| StartError::option("health: portal", portal.to_string(), error))?;
     drop(writeln!(io::stdout(), "{portal} serves {}", targets.join(", ")));
     Ok(ExitCode::SUCCESS)
 }
@@ -25,12 +26,19 @@ pub(crate) fn run(args: &HealthArgs) -> Result<ExitCode, StartError> {
 /// The portal that `serve` in the same container was given.
 fn portal_from_environment() -> Result<SocketAddr, StartError> {
     let value = std::env::var("LUNAPORT_PORTAL").unwrap_or_default();
-    let first = value.split([';', '\n']).map(str::trim).find(|item| !item.is_empty());
+    let first = value
+        .split([';', '\n'])
+        .map(str::trim)
+        .find(|item| !item.is_empty());
     match first {
         None => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 3260))),
-        Some(portal) => portal
-            .parse()
-            .map_err(|_| StartError::option("LUNAPORT_PORTAL", portal, "not of the form ADDR:PORT or [ADDR6]:PORT")),
+        Some(portal) => portal.parse().map_err(|_| {
+            StartError::option(
+                "LUNAPORT_PORTAL",
+                portal,
+                "not of the form ADDR:PORT or [ADDR6]:PORT",
+            )
+        }),
     }
 }
 
@@ -45,7 +53,8 @@ fn reachable(portal: SocketAddr) -> SocketAddr {
 
 /// The target names a portal tells.
 fn discover(portal: SocketAddr) -> Result<Vec<String>, String> {
-    let mut socket = TcpStream::connect_timeout(&portal, PATIENCE).map_err(|error| format!("no answer: {error}"))?;
+    let mut socket =
+        TcpStream::connect_timeout(&portal, PATIENCE).map_err(|error| format!("no answer: {error}"))?;
     let wire = |error: io::Error| format!("the conversation broke off: {error}");
     socket.set_read_timeout(Some(PATIENCE)).map_err(wire)?;
     socket.set_write_timeout(Some(PATIENCE)).map_err(wire)?;
@@ -56,7 +65,9 @@ fn discover(portal: SocketAddr) -> Result<Vec<String>, String> {
         Response::Login(login) if login.status != LoginStatus::Success => {
             return Err(format!("the login was refused: {:?}", login.status));
         }
-        Response::Login(login) if login.transit && login.next_stage == LoginStage::FullFeature => login.stat_sn,
+        Response::Login(login) if login.transit && login.next_stage == LoginStage::FullFeature => {
+            login.stat_sn
+        }
         other => return Err(format!("unexpected answer to the login: {other:?}")),
     };
     let request = TextRequest {
@@ -69,13 +80,22 @@ fn discover(portal: SocketAddr) -> Result<Vec<String>, String> {
         cmd_sn: Sn(1),
         exp_stat_sn: stat_sn.next(),
     };
-    send(&mut socket, &Request::Text(request), &pairs(&[("SendTargets", "All")])).map_err(wire)?;
+    send(
+        &mut socket,
+        &Request::Text(request),
+        &pairs(&[("SendTargets", "All")]),
+    )
+    .map_err(wire)?;
     let (response, data) = receive(&mut socket).map_err(wire)?;
     if !matches!(response, Response::Text(_)) {
         return Err(format!("unexpected answer to SendTargets: {response:?}"));
     }
     let pairs = text::parse_pairs(&data).map_err(|error| error.to_string())?;
-    Ok(pairs.into_iter().filter(|pair| pair.key == "TargetName").map(|pair| pair.value).collect())
+    Ok(pairs
+        .into_iter()
+        .filter(|pair| pair.key == "TargetName")
+        .map(|pair| pair.value)
+        .collect())
 }
 
 fn login() -> LoginRequest {
@@ -104,7 +124,10 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<u8> {
 }
 
 fn send(socket: &mut TcpStream, request: &Request, data: &[u8]) -> io::Result<()> {
-    let frame = Frame { ahs_len: 0, data_len: data.len() };
+    let frame = Frame {
+        ahs_len: 0,
+        data_len: data.len(),
+    };
     let mut bhs = request.encode();
     frame.stamp(&mut bhs);
     let mut bytes = bhs.to_vec();
@@ -119,12 +142,14 @@ fn receive(socket: &mut TcpStream) -> io::Result<(Response, Vec<u8>)> {
     let frame = Frame::of(&bhs);
     let mut data = vec![0; frame.ahs_len + frame.data_len + frame.padding()];
     socket.read_exact(&mut data)?;
-    let response =
-        Response::decode(&bhs).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+    let response = Response::decode(&bhs)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
     data.truncate(frame.ahs_len + frame.data_len);
     Ok((response, data.split_off(frame.ahs_len)))
 }
 
-const LOGIN_KEYS: &[(&str, &str)] =
-    &[("InitiatorName", "iqn.2026-11.org.lunaport:health"), ("SessionType", "Discovery")];
+const LOGIN_KEYS: &[(&str, &str)] = &[
+    ("InitiatorName", "iqn.2026-11.org.lunaport:health"),
+    ("SessionType", "Discovery"),
+];
 const PATIENCE: Duration = Duration::from_secs(5);

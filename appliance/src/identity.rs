@@ -31,7 +31,11 @@ pub(crate) struct IdentityMint<'a> {
 
 impl<'a> IdentityMint<'a> {
     pub(crate) fn new(installation: InstallationId, target: &'a str) -> Self {
-        Self { installation, target, seen: HashMap::new() }
+        Self {
+            installation,
+            target,
+            seen: HashMap::new(),
+        }
     }
 
     /// The identity of the next export. Options do not change it: a disk that is now read-only is the same disk.
@@ -59,7 +63,10 @@ impl<'a> IdentityMint<'a> {
 /// The same file by another path is the same disk.
 fn canonical(source: &StoreSource) -> String {
     let resolve = |path: &std::path::Path| {
-        std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
+        std::fs::canonicalize(path)
+            .unwrap_or_else(|_| path.to_owned())
+            .to_string_lossy()
+            .into_owned()
     };
     match source {
         StoreSource::Memory { size } => format!("memory:{size}"),
@@ -82,10 +89,22 @@ mod tests {
         let first = mint.next(&MEMORY);
         let second = mint.next(&MEMORY);
         assert_ne!(first, second, "two equal exports");
-        assert_eq!(IdentityMint::new(here, "iqn.2026-11.org.example:a").next(&MEMORY), first, "a restart");
-        assert_ne!(IdentityMint::new(here, "iqn.2026-11.org.example:b").next(&MEMORY), first, "another target");
+        assert_eq!(
+            IdentityMint::new(here, "iqn.2026-11.org.example:a").next(&MEMORY),
+            first,
+            "a restart"
+        );
+        assert_ne!(
+            IdentityMint::new(here, "iqn.2026-11.org.example:b").next(&MEMORY),
+            first,
+            "another target"
+        );
         let there = InstallationId([2; 16]);
-        assert_ne!(IdentityMint::new(there, "iqn.2026-11.org.example:a").next(&MEMORY), first, "another machine");
+        assert_ne!(
+            IdentityMint::new(there, "iqn.2026-11.org.example:a").next(&MEMORY),
+            first,
+            "another machine"
+        );
         assert_eq!(first.naa[0] >> 4, 3, "NAA locally assigned");
         assert_eq!(first.serial.len(), 20);
     }

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 /// All of them, now. Empty when the system does not tell.
 pub(crate) fn addresses() -> Vec<IpAddr> {
-    let Ok(interfaces) = if_addrs::get_if_addrs() else { return Vec::new() };
+    let Ok(interfaces) = if_addrs::get_if_addrs() else {
+        return Vec::new();
+    };
     interfaces.into_iter().map(|interface| interface.ip()).collect()
 }

@@ -58,13 +58,31 @@ pub(crate) fn from_exports(
         let store = opened.open(&export.source, export.options)?;
         let identity = mint.next(&export.source);
         let serial = export.serial.clone().unwrap_or(identity.serial);
-        let config = unit_config(UnitIdentity { naa: identity.naa, serial }, export.thin, export.removable);
-        assert!(device.map(lun, LogicalUnit::new(config, Arc::clone(&store))), "numbers are distinct");
-        units.push(PlannedUnit { target: name.clone(), lun, what: describe(&export.source), store });
+        let config = unit_config(
+            UnitIdentity {
+                naa: identity.naa,
+                serial,
+            },
+            export.thin,
+            export.removable,
+        );
+        assert!(
+            device.map(lun, LogicalUnit::new(config, Arc::clone(&store))),
+            "numbers are distinct"
+        );
+        units.push(PlannedUnit {
+            target: name.clone(),
+            lun,
+            what: describe(&export.source),
+            store,
+        });
     }
     opened.keep();
     let target = target(name, device, common);
-    Ok(Plan { directory: directory([target], common), units })
+    Ok(Plan {
+        directory: directory([target], common),
+        units,
+    })
 }
 
 /// The saved targets.
@@ -78,17 +96,31 @@ pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> 
             let source = unit.source(base);
             let store = opened.open(&source, unit.options())?;
             let config = unit_config(saved_identity(unit)?, unit.thin, unit.removable);
-            if unit.lun > Lun::MAX_NUMBER || !device.map(unit.lun, LogicalUnit::new(config, Arc::clone(&store))) {
+            if unit.lun > Lun::MAX_NUMBER
+                || !device.map(unit.lun, LogicalUnit::new(config, Arc::clone(&store)))
+            {
                 let problem = format!("LUN {} of {name} is out of range or there twice", unit.lun);
-                return Err(StartError::state(base, problem, "restore a state.json that is right"));
+                return Err(StartError::state(
+                    base,
+                    problem,
+                    "restore a state.json that is right",
+                ));
             }
             let what = describe(&source);
-            units.push(PlannedUnit { target: name.clone(), lun: unit.lun, what, store });
+            units.push(PlannedUnit {
+                target: name.clone(),
+                lun: unit.lun,
+                what,
+                store,
+            });
         }
         targets.push(target(name, device, common));
     }
     opened.keep();
-    Ok(Plan { directory: directory(targets, common), units })
+    Ok(Plan {
+        directory: directory(targets, common),
+        units,
+    })
 }
 
 /// Stores opened so far, and the files that did not exist before.
@@ -132,12 +164,20 @@ fn number_luns(exports: &[Export]) -> Result<Vec<u16>, StartError> {
     let mut taken = std::collections::BTreeSet::new();
     for lun in exports.iter().filter_map(|export| export.lun) {
         if !taken.insert(lun) {
-            return Err(StartError::option("--export", format!("lun={lun}"), "two exports want this number"));
+            return Err(StartError::option(
+                "--export",
+                format!("lun={lun}"),
+                "two exports want this number",
+            ));
         }
     }
     let mut free = (0..=Lun::MAX_NUMBER).filter(|lun| !taken.contains(lun));
-    let numbers: Option<Vec<u16>> = exports.iter().map(|export| export.lun.or_else(|| free.next())).collect();
-    numbers.ok_or_else(|| StartError::option("--export", "", format!("more than {} exports", Lun::MAX_NUMBER)))
+    let numbers: Option<Vec<u16>> = exports
+        .iter()
+        .map(|export| export.lun.or_else(|| free.next()))
+        .collect();
+    numbers
+        .ok_or_else(|| StartError::option("--export", "", format!("more than {} exports", Lun::MAX_NUMBER)))
 }
 
 fn target_name(option: &'static str, name: &str) -> Result<IscsiName, StartError> {
@@ -161,8 +201,18 @@ fn target(name: IscsiName, device: Arc<TargetDevice>, common: &Common) -> Arc<Ta
 
 fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) -> Directory {
     Directory {
-        targets: targets.into_iter().map(|target| (target.name.clone(), target)).collect::<BTreeMap<_, _>>(),
-        portals: common.portals.iter().map(|address| Portal { address: *address, tpgt: TPGT }).collect(),
+        targets: targets
+            .into_iter()
+            .map(|target| (target.name.clone(), target))
+            .collect::<BTreeMap<_, _>>(),
+        portals: common
+            .portals
+            .iter()
+            .map(|address| Portal {
+                address: *address,
+                tpgt: TPGT,
+            })
+            .collect(),
         discovery_chap: ChapPolicy::Open,
         discovery_parameters: common.parameters.clone(),
     }
@@ -183,7 +233,10 @@ fn unit_config(identity: UnitIdentity, thin: bool, removable: bool) -> UnitConfi
 fn saved_identity(unit: &SavedUnit) -> Result<UnitIdentity, StartError> {
     let naa = u64::from_str_radix(&unit.naa, 16)
         .map_err(|_| StartError::option("saved naa", &unit.naa, "not sixteen hexadecimal digits"))?;
-    Ok(UnitIdentity { naa: naa.to_be_bytes(), serial: unit.serial.clone() })
+    Ok(UnitIdentity {
+        naa: naa.to_be_bytes(),
+        serial: unit.serial.clone(),
+    })
 }
 
 /// One portal group until there can be several.
@@ -207,18 +260,34 @@ mod tests {
 
     #[test]
     fn a_number_wanted_twice_is_named() {
-        let message = number_luns(&exports(&["memory:1M,lun=5", "memory:1M,lun=5"])).unwrap_err().to_string();
+        let message = number_luns(&exports(&["memory:1M,lun=5", "memory:1M,lun=5"]))
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("lun=5"), "{message}");
     }
 
     #[test]
     fn a_start_that_fails_leaves_no_file_behind() {
         let directory = tempfile::tempdir().unwrap();
-        let (new, missing) = (directory.path().join("new.img"), directory.path().join("missing.img"));
-        let exports = exports(&[&format!("file:{},size=1M", new.display()), &format!("file:{}", missing.display())]);
-        let common =
-            Common { portals: Vec::new(), chap: ChapPolicy::Open, parameters: Parameters::default() };
-        let failed = from_exports("iqn.2026-11.org.example:a", &exports, InstallationId([0; 16]), &common);
+        let (new, missing) = (
+            directory.path().join("new.img"),
+            directory.path().join("missing.img"),
+        );
+        let exports = exports(&[
+            &format!("file:{},size=1M", new.display()),
+            &format!("file:{}", missing.display()),
+        ]);
+        let common = Common {
+            portals: Vec::new(),
+            chap: ChapPolicy::Open,
+            parameters: Parameters::default(),
+        };
+        let failed = from_exports(
+            "iqn.2026-11.org.example:a",
+            &exports,
+            InstallationId([0; 16]),
+            &common,
+        );
         let message = failed.unwrap_err().to_string();
         assert!(message.contains("missing.img"), "{message}");
         assert!(!new.exists());

@@ -21,13 +21,23 @@ pub(crate) async fn accept_all(
     let mut accepting = JoinSet::new();
     for listener in listeners {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        accepting.spawn(accept(listener, Arc::clone(&cores), Arc::clone(&node), connections_max));
+        accepting.spawn(accept(
+            listener,
+            Arc::clone(&cores),
+            Arc::clone(&node),
+            connections_max,
+        ));
     }
     while accepting.join_next().await.is_some() {}
     Ok(())
 }
 
-async fn accept(listener: tokio::net::TcpListener, cores: Arc<Cores>, node: Arc<Node>, connections_max: usize) {
+async fn accept(
+    listener: tokio::net::TcpListener,
+    cores: Arc<Cores>,
+    node: Arc<Node>,
+    connections_max: usize,
+) {
     loop {
         let (socket, peer) = match listener.accept().await {
             Ok(accepted) => accepted,

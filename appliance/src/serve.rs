@@ -32,12 +32,22 @@ pub(crate) enum Saved {
 pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError> {
     let args = args.with_lists_from_environment()?;
     logging::start(&args.log_level, args.log_format)?;
-    let engine = backstores::probe(args.io_engine.into())
-        .map_err(|source| StartError::System { what: "--io-engine uring: io_uring does not work here", source })?;
+    let engine = backstores::probe(args.io_engine.into()).map_err(|source| StartError::System {
+        what: "--io-engine uring: io_uring does not work here",
+        source,
+    })?;
 
-    let exports = args.exports.iter().map(|spec| Export::parse(spec)).collect::<Result<Vec<_>, _>>()?;
+    let exports = args
+        .exports
+        .iter()
+        .map(|spec| Export::parse(spec))
+        .collect::<Result<Vec<_>, _>>()?;
     let common = Common {
-        portals: if args.portals.is_empty() { default_portals() } else { args.portals.clone() },
+        portals: if args.portals.is_empty() {
+            default_portals()
+        } else {
+            args.portals.clone()
+        },
         chap: chap::policy(&args.chap, args.mutual_chap.as_deref())?,
         parameters: parameters(&args.set)?,
     };
@@ -55,13 +65,20 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|source| StartError::System { what: "no runtime", source })?;
+        .map_err(|source| StartError::System {
+            what: "no runtime",
+            source,
+        })?;
     let cores = args.cores.map_or_else(processors, usize::from);
     info!("{}", banner::access_line(&plan, &common.portals));
     info!(cores, "files and devices: {engine}");
     let node = Node::new(plan.directory.clone(), entropy, interfaces::addresses);
-    let data = Cores::start(cores, args.io_engine.into(), POOL_BYTES, &node)
-        .map_err(|source| StartError::System { what: "data cores cannot be started", source })?;
+    let data = Cores::start(cores, args.io_engine.into(), POOL_BYTES, &node).map_err(|source| {
+        StartError::System {
+            what: "data cores cannot be started",
+            source,
+        }
+    })?;
     if saved == Saved::QuickStart {
         quick_start::greet(&plan, common.portals[0]);
     }
@@ -83,7 +100,8 @@ async fn serve(
     let cores = Arc::new(cores);
     let connections_max = connections_max();
     {
-        let accepting = portals::accept_all(listeners, Arc::clone(&cores), Arc::clone(&node), connections_max);
+        let accepting =
+            portals::accept_all(listeners, Arc::clone(&cores), Arc::clone(&node), connections_max);
         let administering = async {
             match admin {
                 Some(listener) => admin::serve(listener).await,
@@ -129,14 +147,21 @@ fn plan_saved(database: &Database, common: &Common, saved: Saved) -> Result<Plan
         }
         (None, Saved::Required) => {
             let fix = "give --export SPEC, or run lunaport without a command for the quick start";
-            return Err(StartError::state(database.directory(), "nothing is saved there", fix));
+            return Err(StartError::state(
+                database.directory(),
+                "nothing is saved there",
+                fix,
+            ));
         }
     };
     plan::from_saved(&config, database.directory(), common)
 }
 
 fn listen(portals: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
-    Ok(portals.iter().map(|portal| tcp_transport::bind(*portal)).collect::<Result<Vec<_>, _>>()?)
+    Ok(portals
+        .iter()
+        .map(|portal| tcp_transport::bind(*portal))
+        .collect::<Result<Vec<_>, _>>()?)
 }
 
 fn parameters(settings: &[String]) -> Result<Parameters, StartError> {
@@ -145,7 +170,9 @@ fn parameters(settings: &[String]) -> Result<Parameters, StartError> {
         let (key, value) = setting
             .split_once('=')
             .ok_or_else(|| StartError::option("--set", setting, "not of the form KEY=VALUE"))?;
-        parameters.set(key, value).map_err(|error| StartError::option("--set", setting, error.problem))?;
+        parameters
+            .set(key, value)
+            .map_err(|error| StartError::option("--set", setting, error.problem))?;
     }
     Ok(parameters)
 }
@@ -163,7 +190,11 @@ fn default_portals() -> Vec<SocketAddr> {
 
 fn state_directory(given: Option<PathBuf>) -> PathBuf {
     given
-        .or_else(|| std::env::var_os("STATE_DIRECTORY").filter(|directory| !directory.is_empty()).map(Into::into))
+        .or_else(|| {
+            std::env::var_os("STATE_DIRECTORY")
+                .filter(|directory| !directory.is_empty())
+                .map(Into::into)
+        })
         .unwrap_or_else(|| "lunaport-data".into())
 }
 
@@ -174,7 +205,9 @@ fn processors() -> usize {
 /// Leaves descriptors for stores, listeners and the state.
 fn connections_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let limit = limit
+        .and_then(|limit| usize::try_from(limit).ok())
+        .unwrap_or(usize::MAX);
     limit.saturating_sub(DESCRIPTORS_KEPT).clamp(1, CONNECTIONS_MAX)
 }
 

@@ -22,9 +22,15 @@ impl StopSignals {
     /// From now on the two signals are ours.
     pub(crate) fn install() -> Result<Self, StartError> {
         let install = |kind| {
-            signal(kind).map_err(|source| StartError::System { what: "signals cannot be received", source })
+            signal(kind).map_err(|source| StartError::System {
+                what: "signals cannot be received",
+                source,
+            })
         };
-        Ok(Self { terminate: install(SignalKind::terminate())?, interrupt: install(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: install(SignalKind::terminate())?,
+            interrupt: install(SignalKind::interrupt())?,
+        })
     }
 
     /// The next one; its name.
@@ -45,7 +51,10 @@ pub(crate) async fn drain(node: &Arc<Node>) {
     info!(connections = node.connections(), "asking initiators to log out");
     node.order_all(Order::Logout { within: DRAIN });
     if !all_gone(node, DRAIN).await {
-        warn!(connections = node.connections(), "closing connections whose initiators did not log out");
+        warn!(
+            connections = node.connections(),
+            "closing connections whose initiators did not log out"
+        );
         node.order_all(Order::Close);
         all_gone(node, CLOSE).await;
     }

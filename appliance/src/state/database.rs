@@ -30,12 +30,20 @@ impl Database {
         let fresh = !sled_directory.join("db").exists();
         let tree = create_directory(&sled_directory)
             .map_err(|error| {
-                StartError::state(directory, error, "choose a directory you may write to with --state-dir")
+                StartError::state(
+                    directory,
+                    error,
+                    "choose a directory you may write to with --state-dir",
+                )
             })
             .and_then(|()| open_sled(directory, &sled_directory))?;
         let log = File::open(sled_directory.join("db"))
             .map_err(|error| StartError::state(directory, error, "check its permissions"))?;
-        let database = Self { directory: directory.to_owned(), tree, log };
+        let database = Self {
+            directory: directory.to_owned(),
+            tree,
+            log,
+        };
         database.check_format(fresh)?;
         Ok(database)
     }
@@ -70,8 +78,11 @@ impl Database {
 
     /// Replaces the whole configuration in one step. Durable when this returns.
     pub(crate) fn save_config(&self, config: &SavedConfig) -> Result<(), StartError> {
-        let wanted: BTreeMap<String, &SavedTarget> =
-            config.targets.iter().map(|target| (format!("{TARGET}{}", target.name), target)).collect();
+        let wanted: BTreeMap<String, &SavedTarget> = config
+            .targets
+            .iter()
+            .map(|target| (format!("{TARGET}{}", target.name), target))
+            .collect();
         let mut batch = sled::Batch::default();
         for key in self.tree.scan_prefix(TARGET).keys() {
             let key = key.map_err(|error| self.damaged(error))?;
@@ -111,8 +122,13 @@ impl Database {
             }
             found => {
                 let found = found.map_or_else(|| "no version".into(), |version| format!("version {version}"));
-                let problem = format!("its database has {found} of the format, this program knows {FORMAT_VERSION}");
-                Err(StartError::state(&self.directory, problem, "use the release that wrote it, or another directory"))
+                let problem =
+                    format!("its database has {found} of the format, this program knows {FORMAT_VERSION}");
+                Err(StartError::state(
+                    &self.directory,
+                    problem,
+                    "use the release that wrote it, or another directory",
+                ))
             }
         }
     }
@@ -142,7 +158,9 @@ fn damaged(directory: &Path, error: impl std::fmt::Display) -> StartError {
 
 /// sled fails on a snapshot that a crash left half-written, and can do without any: snapshots only shorten recovery.
 fn open_sled(directory: &Path, sled_directory: &Path) -> Result<sled::Db, StartError> {
-    remove_matching(sled_directory, |name| name.starts_with("snap.") && name.ends_with(".generating"));
+    remove_matching(sled_directory, |name| {
+        name.starts_with("snap.") && name.ends_with(".generating")
+    });
     let open = || {
         sled::Config::new()
             .path(sled_directory)
@@ -159,10 +177,14 @@ fn open_sled(directory: &Path, sled_directory: &Path) -> Result<sled::Db, StartE
         error => Err(error),
     });
     opened.map_err(|error| match &error {
-        sled::Error::Io(io) if is_locked(io) => {
-            StartError::state(directory, "another lunaport uses it", "stop that one or choose another --state-dir")
+        sled::Error::Io(io) if is_locked(io) => StartError::state(
+            directory,
+            "another lunaport uses it",
+            "stop that one or choose another --state-dir",
+        ),
+        sled::Error::Io(io) => {
+            StartError::state(directory, io, "check its permissions and the disk below it")
         }
-        sled::Error::Io(io) => StartError::state(directory, io, "check its permissions and the disk below it"),
         error => damaged(directory, error),
     })
 }
@@ -178,7 +200,12 @@ fn create_directory(directory: &Path) -> io::Result<()> {
         return Ok(());
     }
     fs::create_dir_all(directory)?;
-    for parent in directory.ancestors().skip(1).take(2).filter(|parent| !parent.as_os_str().is_empty()) {
+    for parent in directory
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
         File::open(parent)?.sync_all()?;
     }
     Ok(())
@@ -225,7 +252,10 @@ mod tests {
     fn config() -> SavedConfig {
         let unit = SavedUnit {
             lun: 0,
-            store: SavedStore::File { path: "disk0.img".into(), size: 1 << 30 },
+            store: SavedStore::File {
+                path: "disk0.img".into(),
+                size: 1 << 30,
+            },
             naa: "3011223344556677".into(),
             serial: "abc".into(),
             read_only: false,
@@ -237,7 +267,10 @@ mod tests {
             direct: false,
         };
         SavedConfig {
-            targets: vec![SavedTarget { name: "iqn.2026-11.org.example:a".into(), units: vec![unit] }],
+            targets: vec![SavedTarget {
+                name: "iqn.2026-11.org.example:a".into(),
+                units: vec![unit],
+            }],
         }
     }
 
@@ -260,7 +293,11 @@ mod tests {
         }
         let database = Database::open(directory.path()).unwrap();
         assert_eq!(database.config().unwrap(), Some(config()));
-        assert_eq!(database.installation_id(nines).unwrap(), InstallationId([7; 16]), "made once");
+        assert_eq!(
+            database.installation_id(nines).unwrap(),
+            InstallationId([7; 16]),
+            "made once"
+        );
     }
 
     #[test]
@@ -285,9 +322,19 @@ mod tests {
     #[test]
     fn a_half_written_snapshot_does_not_keep_the_state_from_opening() {
         let directory = tempfile::tempdir().unwrap();
-        Database::open(directory.path()).unwrap().save_config(&config()).unwrap();
-        fs::write(directory.path().join("db/snap.00000000000000FF.generating"), b"torn").unwrap();
-        assert_eq!(Database::open(directory.path()).unwrap().config().unwrap(), Some(config()));
+        Database::open(directory.path())
+            .unwrap()
+            .save_config(&config())
+            .unwrap();
+        fs::write(
+            directory.path().join("db/snap.00000000000000FF.generating"),
+            b"torn",
+        )
+        .unwrap();
+        assert_eq!(
+            Database::open(directory.path()).unwrap().config().unwrap(),
+            Some(config())
+        );
     }
 
     #[test]
@@ -295,16 +342,30 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         {
             let database = Database::open(directory.path()).unwrap();
-            database.tree.insert("target/iqn.2026-11.org.example:a", b"{\"name\":").unwrap();
+            database
+                .tree
+                .insert("target/iqn.2026-11.org.example:a", b"{\"name\":")
+                .unwrap();
         }
-        let message = Database::open(directory.path()).unwrap().config().unwrap_err().to_string();
-        assert!(message.contains("damaged") && message.contains("target/iqn.2026-11.org.example:a"), "{message}");
+        let message = Database::open(directory.path())
+            .unwrap()
+            .config()
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("damaged") && message.contains("target/iqn.2026-11.org.example:a"),
+            "{message}"
+        );
     }
 
     #[test]
     fn a_newer_format_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        Database::open(directory.path()).unwrap().tree.insert(FORMAT, b"2").unwrap();
+        Database::open(directory.path())
+            .unwrap()
+            .tree
+            .insert(FORMAT, b"2")
+            .unwrap();
         let message = Database::open(directory.path()).unwrap_err().to_string();
         assert!(message.contains("version 2"), "{message}");
     }

@@ -17,7 +17,12 @@ pub(super) fn keep(directory: &Path, config: &SavedConfig) -> io::Result<()> {
     let temporary = directory.join("state.json.new");
     let mut text = serde_json::to_string_pretty(config).expect("plain values have a JSON form");
     text.push('\n');
-    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    let mut file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     for age in (1..KEPT).rev() {
@@ -47,7 +52,12 @@ mod tests {
     use crate::state::SavedTarget;
 
     fn named(name: &str) -> SavedConfig {
-        SavedConfig { targets: vec![SavedTarget { name: name.into(), units: Vec::new() }] }
+        SavedConfig {
+            targets: vec![SavedTarget {
+                name: name.into(),
+                units: Vec::new(),
+            }],
+        }
     }
 
     #[test]

@@ -54,8 +54,13 @@ impl SavedUnit {
     pub(crate) fn source(&self, base: &std::path::Path) -> StoreSource {
         match &self.store {
             SavedStore::Memory { size } => StoreSource::Memory { size: *size },
-            SavedStore::File { path, size } => StoreSource::File { path: base.join(path), size: Some(*size) },
-            SavedStore::Block { path } => StoreSource::Block { path: base.join(path) },
+            SavedStore::File { path, size } => StoreSource::File {
+                path: base.join(path),
+                size: Some(*size),
+            },
+            SavedStore::Block { path } => StoreSource::Block {
+                path: base.join(path),
+            },
             SavedStore::Null { size } => StoreSource::Null { size: *size },
         }
     }
@@ -65,7 +70,11 @@ impl SavedUnit {
             read_only: self.read_only,
             block_size: self.block_size,
             physical_block_size: self.physical_block_size,
-            cache: if self.write_through { CacheMode::WriteThrough } else { CacheMode::WriteBack },
+            cache: if self.write_through {
+                CacheMode::WriteThrough
+            } else {
+                CacheMode::WriteBack
+            },
             direct: self.direct,
         }
     }
