@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use backstores::{BufPool, DataThread, EngineChoice};
 use target_core::iscsi::{CloseReason, LinkInfo, Node, TransportKeys};
@@ -27,7 +27,6 @@ struct Core {
     /// Unbounded in type; the acceptor bounds the connections there are.
     arrivals: mpsc::UnboundedSender<Arrival>,
     connections: Arc<AtomicUsize>,
-    thread: JoinHandle<()>,
 }
 
 /// A connection on its way to its core.
@@ -65,16 +64,6 @@ impl Cores {
             error!(%peer, "the connection is closed: its data core has ended");
         }
     }
-
-    /// Lets every core finish its connections and waits for the threads.
-    pub(crate) fn join(self) {
-        for core in self.cores {
-            drop(core.arrivals);
-            if core.thread.join().is_err() {
-                error!("a data core ended by a panic");
-            }
-        }
-    }
 }
 
 impl Core {
@@ -83,7 +72,8 @@ impl Core {
         let connections = Arc::new(AtomicUsize::new(0));
         let (ready, started) = std::sync::mpsc::channel();
         let count = Arc::clone(&connections);
-        let thread = thread::Builder::new()
+        // The thread lives as long as the process: at a stop its connections have been closed before.
+        thread::Builder::new()
             .name(format!("data-{index}"))
             .spawn(move || {
                 let runtime = runtime::Builder::new_current_thread().enable_all().build();
