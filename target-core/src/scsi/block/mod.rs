@@ -1,0 +1,1 @@
+//! Commands of block devices (SBC-4), one file each.

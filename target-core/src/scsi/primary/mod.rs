@@ -1,0 +1,3 @@
+//! Commands of all devices (SPC-4), one file each.
+
+pub(crate) mod test_unit_ready;

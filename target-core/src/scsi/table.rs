@@ -1,0 +1,140 @@
+//! The commands we know: one entry per operation code and service action, in which everything is said that can be
+//! checked without running it. A command cannot forget a check, because it does not make them (engine.rs does).
+//! The same entries answer REPORT SUPPORTED OPERATION CODES.
+
+use super::cdb::{Cdb, LbaRange};
+
+/// One command.
+#[derive(Debug)]
+pub(crate) struct CommandSpec {
+    /// OPERATION CODE.
+    pub(crate) opcode: u8,
+    /// SERVICE ACTION, for operation codes that have some.
+    pub(crate) service_action: Option<u16>,
+    /// The standard's name, for the log.
+    pub(crate) name: &'static str,
+    /// CDB USAGE DATA as SPC-4 §6.35.3 defines it: as long as the CDB, the operation code first, the service action
+    /// at its place, and a one for each bit that we look at.
+    pub(crate) usage: &'static [u8],
+    /// What must hold before it may run.
+    pub(crate) needs: Needs,
+    /// How long it may take under ordinary load, seconds (SPC-4 §6.35.4); 0 is unspecified.
+    pub(crate) timeout_s: u32,
+    /// Its code.
+    pub(crate) operation: Operation,
+}
+
+/// What must hold before a command may run. Start from a constant below and name the differences.
+#[derive(Debug)]
+pub(crate) struct Needs {
+    /// It addresses a logical unit that exists. The few commands that answer without one say `false`.
+    pub(crate) unit: bool,
+    /// A medium is loaded.
+    pub(crate) medium: bool,
+    /// It changes the medium, so that the medium must not be write-protected.
+    pub(crate) writes: bool,
+    /// The blocks that the CDB names.
+    pub(crate) range: Option<RangeField>,
+    /// What a reservation of another nexus does to it.
+    #[expect(dead_code, reason = "reservations are enforced when there are some")]
+    pub(crate) reservation: ReservationClass,
+    /// What a pending unit attention does to it.
+    pub(crate) attention: AttentionRule,
+}
+
+/// Blocks named by a CDB, and what happens to them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RangeField {
+    /// Reads them off the CDB; the second argument is the capacity in blocks.
+    pub(crate) extract: fn(Cdb<'_>, u64) -> LbaRange,
+    /// What happens to the blocks.
+    pub(crate) access: Access,
+}
+
+/// What a command does to the blocks of its range, as far as others must wait for it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Access {
+    /// Reads them.
+    Read,
+    /// Writes them.
+    Write,
+    /// Reads and writes them in one step that nobody else may see half done.
+    Exclusive,
+}
+
+/// Columns of the tables "commands allowed in the presence of reservations" (SPC-4 §5.9.3, SBC-4 §4.13).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ReservationClass {
+    /// Runs whatever is reserved.
+    Always,
+    /// Reads the medium or what it says: conflicts with exclusive access.
+    Reads,
+    /// Changes the medium or the unit: conflicts with write exclusive too.
+    Writes,
+}
+
+/// What a pending unit attention does to a command (SAM-5 §5.14).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum AttentionRule {
+    /// It ends with CHECK CONDITION and the attention is told.
+    Report,
+    /// It runs, the attention stays (INQUIRY).
+    Keep,
+    /// It runs, and REPORTED LUNS DATA HAS CHANGED is done with (REPORT LUNS).
+    ClearReportedLuns,
+    /// It runs and tells the attention itself (REQUEST SENSE).
+    Deliver,
+}
+
+impl Needs {
+    /// Nothing but a logical unit.
+    pub(crate) const UNIT: Self = Self {
+        unit: true,
+        medium: false,
+        writes: false,
+        range: None,
+        reservation: ReservationClass::Always,
+        attention: AttentionRule::Report,
+    };
+
+    /// A unit with a medium, whose contents or size are asked for.
+    pub(crate) const MEDIUM: Self = Self {
+        medium: true,
+        reservation: ReservationClass::Reads,
+        ..Self::UNIT
+    };
+
+    /// A unit with a medium, from which the blocks of `extract` are read.
+    pub(crate) const fn read(extract: fn(Cdb<'_>, u64) -> LbaRange) -> Self {
+        Self {
+            range: Some(RangeField {
+                extract,
+                access: Access::Read,
+            }),
+            ..Self::MEDIUM
+        }
+    }
+
+    /// A unit with a medium, on which the blocks of `extract` are written.
+    pub(crate) const fn write(extract: fn(Cdb<'_>, u64) -> LbaRange) -> Self {
+        Self {
+            writes: true,
+            range: Some(RangeField {
+                extract,
+                access: Access::Write,
+            }),
+            reservation: ReservationClass::Writes,
+            ..Self::MEDIUM
+        }
+    }
+}
+
+/// The code of a command: one variant for each `run` function.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Operation {
+    /// TEST UNIT READY.
+    TestUnitReady,
+}
+
+/// All commands, in the order of operation code and service action.
+pub(crate) static COMMANDS: &[&CommandSpec] = &[&super::primary::test_unit_ready::SPEC];
