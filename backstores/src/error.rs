@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::Geometry;
+
 /// What happened, to which operation, where.
 #[derive(Debug, thiserror::Error)]
 #[error("{op} at byte {at}: {kind}{}", .source.as_ref().map(|e| format!(" ({e})")).unwrap_or_default())]
@@ -65,6 +67,51 @@ impl std::fmt::Display for StoreOp {
             Self::Write => "write",
             Self::WriteZeroes => "write zeroes",
         })
+    }
+}
+
+impl StoreError {
+    /// What the operating system said, sorted into what callers decide on.
+    pub(crate) fn from_io(op: StoreOp, at: u64, source: io::Error) -> Self {
+        let kind = match source.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => StoreErrorKind::NoSpace,
+            Some(libc::EROFS) => StoreErrorKind::ReadOnly,
+            Some(libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM | libc::ESHUTDOWN | libc::ESTALE) => {
+                StoreErrorKind::Offline
+            }
+            _ if source.kind() == io::ErrorKind::UnexpectedEof => StoreErrorKind::OutOfRange,
+            _ => StoreErrorKind::Medium,
+        };
+        Self {
+            kind,
+            op,
+            at,
+            source: Some(source),
+        }
+    }
+}
+
+/// Refuses a range outside the store, and any change of a read-only one.
+pub(crate) fn check_range(geometry: &Geometry, op: StoreOp, at: u64, len: u64) -> Result<(), StoreError> {
+    let refuse = |kind| {
+        Err(StoreError {
+            kind,
+            op,
+            at,
+            source: None,
+        })
+    };
+    match op {
+        StoreOp::Flush | StoreOp::Read => {}
+        StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes => {
+            if geometry.read_only {
+                return refuse(StoreErrorKind::ReadOnly);
+            }
+        }
+    }
+    match at.checked_add(len) {
+        Some(end) if end <= geometry.size => Ok(()),
+        _ => refuse(StoreErrorKind::OutOfRange),
     }
 }
 

@@ -2,12 +2,24 @@
 //!
 //! Invariants: no word of SCSI, NVMe or iSCSI; the only crate (besides the RDMA verbs) with `unsafe`.
 
+mod block;
 mod buf;
+mod disk_store;
+mod engine;
 mod error;
+mod file;
+mod holder;
+mod memory;
+mod null;
+mod pool;
+mod slabs;
 mod spec;
 mod store;
+mod sysfs;
 
-pub use buf::{BufPool, CHUNK, IoBuf, PoolStats};
+pub use buf::{CHUNK, IoBuf};
+pub use engine::{DataThread, Engine, EngineChoice, EngineKind, probe};
 pub use error::{OpenError, StoreError, StoreErrorKind, StoreOp};
+pub use pool::{BufPool, PoolStats};
 pub use spec::{CacheMode, StoreOptions, StoreSource, open};
 pub use store::{BlockStore, Durability, Geometry};

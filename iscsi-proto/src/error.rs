@@ -20,3 +20,9 @@ pub enum DecodeError {
     #[error("additional header segment: {0}")]
     Ahs(&'static str),
 }
+
+impl DecodeError {
+    pub(crate) const fn field(pdu: &'static str, field: &'static str, value: u32) -> Self {
+        Self::Field { pdu, field, value }
+    }
+}

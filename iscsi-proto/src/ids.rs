@@ -1,6 +1,8 @@
 //! Identifiers that travel in iSCSI headers, each a type of its own so that one cannot stand for another.
 //! RFC 7143 §11.2.1 (ITT, TTT), §11.12 (ISID, TSIH, CID), §4.2.2 (sequence numbers).
 
+use std::fmt;
+
 /// Initiator Task Tag: the initiator's name for one of its tasks, unique within its session.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Itt(pub u32);
@@ -20,7 +22,7 @@ impl Ttt {
 }
 
 /// Initiator part of a session identifier, 48 bits (§11.12.5).
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Eq, Hash, PartialEq, PartialOrd, Ord)]
 pub struct Isid(pub [u8; 6]);
 
 /// Target Session Identifying Handle; 0 asks for a new session (§11.12.6).
@@ -85,9 +87,65 @@ impl Sn {
     }
 }
 
+impl fmt::Display for Isid {
+    /// Twelve hexadecimal digits, as in the name of a SCSI initiator port.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Isid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Isid({self})")
+    }
+}
+
+impl fmt::Display for Itt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+impl fmt::Display for Ttt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+impl fmt::Display for Tsih {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Cid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Tpgt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Sn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Sn;
+    use super::{Isid, Itt, Sn};
+
+    #[test]
+    fn identifiers_are_written_as_administrators_know_them() {
+        assert_eq!(Isid([0x00, 0x02, 0x3d, 0, 0, 1]).to_string(), "00023d000001");
+        assert_eq!(Itt::RESERVED.to_string(), "0xffffffff");
+        assert_eq!(Itt(0x1a).to_string(), "0x0000001a");
+    }
 
     #[test]
     fn serial_order_survives_the_wrap() {

@@ -9,6 +9,7 @@ pub mod digest;
 mod error;
 mod frame;
 mod ids;
+pub mod keys;
 mod lun;
 mod name;
 pub mod pdu;
