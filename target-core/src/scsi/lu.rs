@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use backstores::BlockStore;
+use std::sync::{Mutex, MutexGuard};
+
+use backstores::{BlockStore, Durability};
+
+use super::medium::Medium;
+use super::primary::mode_pages::ModeParameters;
 
 /// Who a unit is and how it behaves; fixed while it lives.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -26,21 +31,54 @@ pub struct UnitConfig {
 /// The unit. One for a store, however many LUNs and nexuses lead to it.
 #[derive(Debug)]
 pub struct LogicalUnit {
-    #[expect(dead_code, reason = "filled in with the commands")]
     config: UnitConfig,
     store: Arc<dyn BlockStore>,
+    mode: Mutex<ModeParameters>,
+    medium: Mutex<Medium>,
 }
 
 impl LogicalUnit {
     /// A unit over an open store.
     #[must_use]
     pub fn new(config: UnitConfig, store: Arc<dyn BlockStore>) -> Arc<Self> {
-        Arc::new(Self { config, store })
+        Arc::new(Self {
+            config,
+            store,
+            mode: Mutex::default(),
+            medium: Mutex::default(),
+        })
     }
 
     /// The store, for the final flush.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn BlockStore> {
         &self.store
+    }
+
+    pub(crate) fn config(&self) -> &UnitConfig {
+        &self.config
+    }
+
+    pub(crate) fn mode_parameters(&self) -> ModeParameters {
+        *self.mode.lock().expect("nothing panics while it holds this lock")
+    }
+
+    pub(crate) fn set_mode_parameters(&self, parameters: ModeParameters) {
+        *self.mode.lock().expect("nothing panics while it holds this lock") = parameters;
+    }
+
+    pub(crate) fn medium(&self) -> MutexGuard<'_, Medium> {
+        self.medium
+            .lock()
+            .expect("nothing panics while it holds this lock")
+    }
+
+    /// How safe a write has to be before it is acknowledged: FUA and a write cache switched off both mean the medium.
+    pub(crate) fn durability(&self, fua: bool) -> Durability {
+        if fua || !self.mode_parameters().write_cache {
+            Durability::Stable
+        } else {
+            Durability::Cached
+        }
     }
 }

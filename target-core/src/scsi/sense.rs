@@ -236,9 +236,7 @@ mod tests {
     fn fixed_format_without_detail() {
         assert_eq!(
             Sense::MEDIUM_NOT_PRESENT.encode(false),
-            [
-                0x70, 0, 0x02, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x3a, 0x00, 0, 0, 0, 0
-            ]
+            [0x70, 0, 0x02, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x3a, 0x00, 0, 0, 0, 0]
         );
     }
 
@@ -307,7 +305,11 @@ mod tests {
                 at: 4096,
                 source: None,
             });
-            assert_eq!((sense.key as u8, sense.code), (key, (asc, ascq)), "{kind:?} {op:?}");
+            assert_eq!(
+                (sense.key as u8, sense.code),
+                (key, (asc, ascq)),
+                "{kind:?} {op:?}"
+            );
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The same entries answer REPORT SUPPORTED OPERATION CODES.
 
 use super::cdb::{Cdb, LbaRange};
+use super::{block, primary};
 
 /// One command.
 #[derive(Debug)]
@@ -132,9 +133,82 @@ impl Needs {
 /// The code of a command: one variant for each `run` function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Operation {
-    /// TEST UNIT READY.
+    Inquiry,
+    ModeSelect,
+    ModeSense,
+    PreventAllow,
+    Read,
+    ReadCapacity10,
+    ReadCapacity16,
+    ReportLuns,
+    ReportOpcodes,
+    ReportTmfs,
+    RequestSense,
+    StartStop,
+    SynchronizeCache,
     TestUnitReady,
+    Unmap,
+    Verify,
+    Write,
+    WriteSame,
 }
 
 /// All commands, in the order of operation code and service action.
-pub(crate) static COMMANDS: &[&CommandSpec] = &[&super::primary::test_unit_ready::SPEC];
+pub(crate) static COMMANDS: &[&CommandSpec] = &[
+    &primary::test_unit_ready::SPEC,
+    &primary::request_sense::SPEC,
+    &block::read::READ_6,
+    &block::write::WRITE_6,
+    &primary::inquiry::SPEC,
+    &primary::mode_select::MODE_SELECT_6,
+    &primary::mode_sense::MODE_SENSE_6,
+    &block::start_stop::SPEC,
+    &block::prevent_allow::SPEC,
+    &block::read_capacity::READ_CAPACITY_10,
+    &block::read::READ_10,
+    &block::write::WRITE_10,
+    &block::verify::VERIFY_10,
+    &block::sync_cache::SYNCHRONIZE_CACHE_10,
+    &block::write_same::WRITE_SAME_10,
+    &block::unmap::SPEC,
+    &primary::mode_select::MODE_SELECT_10,
+    &primary::mode_sense::MODE_SENSE_10,
+    &block::read::READ_16,
+    &block::write::WRITE_16,
+    &block::verify::VERIFY_16,
+    &block::sync_cache::SYNCHRONIZE_CACHE_16,
+    &block::write_same::WRITE_SAME_16,
+    &block::read_capacity::READ_CAPACITY_16,
+    &primary::report_luns::SPEC,
+    &primary::report_opcodes::SPEC,
+    &primary::report_tmfs::SPEC,
+    &block::read::READ_12,
+    &block::write::WRITE_12,
+    &block::verify::VERIFY_12,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_sorted_and_agree_with_themselves() {
+        let key = |command: &CommandSpec| (command.opcode, command.service_action);
+        for pair in COMMANDS.windows(2) {
+            assert!(key(pair[0]) < key(pair[1]), "{} {}", pair[0].name, pair[1].name);
+        }
+        for command in COMMANDS {
+            let length = match command.opcode >> 5 {
+                0 => 6,
+                1 | 2 => 10,
+                4 => 16,
+                _ => 12,
+            };
+            assert_eq!(command.usage.len(), length, "{}", command.name);
+            assert_eq!(command.usage[0], command.opcode, "{}", command.name);
+            if let Some(action) = command.service_action {
+                assert_eq!(u16::from(command.usage[1] & 0x1f), action, "{}", command.name);
+            }
+        }
+    }
+}
