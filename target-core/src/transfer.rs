@@ -136,6 +136,13 @@ impl Transfer {
         todo!()
     }
 
+    /// Bytes of Data-Out that the initiator is ready to send, whatever the CDB calls for. For commands that cannot do
+    /// with more or less than the CDB says.
+    #[must_use]
+    pub fn offered_out(&self) -> u64 {
+        u64::from(self.setup.expected_out)
+    }
+
     /// The next `len` bytes of Data-Out (at most a chunk, at most what [`want_out`](Self::want_out) left), in a buffer
     /// of its own. Served at once when immediate data cover it.
     pub async fn get(&mut self, len: usize) -> Result<IoBuf, Failure> {

@@ -73,6 +73,11 @@ impl LogicalUnit {
             .expect("nothing panics while it holds this lock")
     }
 
+    /// Whether writes are refused, by the store or by software (SWP).
+    pub(crate) fn is_write_protected(&self) -> bool {
+        self.store.geometry().read_only || self.mode_parameters().software_write_protect
+    }
+
     /// How safe a write has to be before it is acknowledged: FUA and a write cache switched off both mean the medium.
     pub(crate) fn durability(&self, fua: bool) -> Durability {
         if fua || !self.mode_parameters().write_cache {

@@ -3,7 +3,9 @@
 //! The same entries answer REPORT SUPPORTED OPERATION CODES.
 
 use super::cdb::{Cdb, LbaRange};
-use super::{block, primary};
+use super::engine::CommandContext;
+use super::{Failure, block, primary};
+use crate::transfer::Transfer;
 
 /// One command.
 #[derive(Debug)]
@@ -153,6 +155,37 @@ pub(crate) enum Operation {
     WriteSame,
 }
 
+impl Operation {
+    /// Runs the command, whose entry in the table has been checked.
+    pub(crate) async fn run(
+        self,
+        context: &CommandContext<'_>,
+        cdb: Cdb<'_>,
+        data: &mut Transfer,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
+            Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
+            Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
+            Self::PreventAllow => block::prevent_allow::run(context, cdb, data).await,
+            Self::Read => block::read::run(context, cdb, data).await,
+            Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
+            Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
+            Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
+            Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
+            Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
+            Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::StartStop => block::start_stop::run(context, cdb, data).await,
+            Self::SynchronizeCache => block::sync_cache::run(context, cdb, data).await,
+            Self::TestUnitReady => primary::test_unit_ready::run(context, cdb, data).await,
+            Self::Unmap => block::unmap::run(context, cdb, data).await,
+            Self::Verify => block::verify::run(context, cdb, data).await,
+            Self::Write => block::write::run(context, cdb, data).await,
+            Self::WriteSame => block::write_same::run(context, cdb, data).await,
+        }
+    }
+}
+
 /// All commands, in the order of operation code and service action.
 pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &primary::test_unit_ready::SPEC,
@@ -210,5 +243,14 @@ mod tests {
                 assert_eq!(u16::from(command.usage[1] & 0x1f), action, "{}", command.name);
             }
         }
+    }
+
+    #[test]
+    fn a_running_command_can_move_between_threads() {
+        fn check<T: Send>(
+            _: fn(Operation, &'static CommandContext<'static>, Cdb<'static>, &'static mut Transfer) -> T,
+        ) {
+        }
+        check(Operation::run);
     }
 }

@@ -66,7 +66,7 @@ fn parse(list: &[u8], capacity: u64) -> Result<Vec<LbaRange>, Failure> {
     }
     let mut total = 0;
     let mut ranges = Vec::with_capacity(descriptors.len());
-    for (descriptor, at) in descriptors.zip((HEADER_LEN as u16..).step_by(DESCRIPTOR_LEN)) {
+    for (descriptor, at) in descriptors.zip((FIRST_COUNT_AT..).step_by(DESCRIPTOR_LEN)) {
         let fields = Cdb::new(descriptor);
         let range = LbaRange {
             lba: fields.u64_at(0),
@@ -79,7 +79,7 @@ fn parse(list: &[u8], capacity: u64) -> Result<Vec<LbaRange>, Failure> {
         total += range.blocks;
         if total > u64::from(MAXIMUM_UNMAP_BLOCKS) {
             return Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST
-                .in_parameters(at + 8, None)
+                .in_parameters(at, None)
                 .into());
         }
         if range.blocks != 0 {
@@ -91,6 +91,8 @@ fn parse(list: &[u8], capacity: u64) -> Result<Vec<LbaRange>, Failure> {
 
 const HEADER_LEN: usize = 8;
 const DESCRIPTOR_LEN: usize = 16;
+/// Place of NUMBER OF LOGICAL BLOCKS of the first descriptor.
+const FIRST_COUNT_AT: u16 = 16;
 /// GROUP NUMBER counts for statistics only.
 const GROUP: u8 = 0x1f;
 

@@ -96,7 +96,7 @@ async fn compare_each(
         return Ok(());
     }
     if data.want_out(block) < block {
-        return Err(Cdb::invalid_bit(1, 2));
+        return Err(Sense::INVALID_FIELD_IN_CDB.into());
     }
     let expected = data.get(block_size).await?;
     for chunk in chunks(range.lba * block, range.blocks * block) {

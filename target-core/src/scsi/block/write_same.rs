@@ -4,11 +4,11 @@
 use backstores::{CHUNK, Durability};
 
 use super::chunks::chunks;
-use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10_to_end, lba_range_16_to_end};
 use crate::scsi::engine::CommandContext;
 use crate::scsi::primary::vpd::{is_thin, maximum_write_same_blocks};
 use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::{Failure, Sense};
 use crate::transfer::Transfer;
 
 // WRPROTECT, ANCHOR and the obsolete PBDATA and LBDATA must be 0.
@@ -72,9 +72,9 @@ pub(crate) async fn run(
     let pattern = if no_data {
         None
     } else {
-        // Anything but one block is an error of the initiator, not a shorter pattern.
-        if data.want_out(block) < block {
-            return Err(Cdb::invalid_field(0));
+        // Anything but one block is a mistake of the initiator, who has another block size in mind.
+        if data.offered_out() != block || data.want_out(block) != block {
+            return Err(Sense::INVALID_FIELD_IN_CDB.into());
         }
         let pattern = data.get(geometry.block_size as usize).await?;
         pattern.iter().any(|byte| *byte != 0).then_some(pattern)

@@ -55,8 +55,7 @@ pub(crate) async fn run(
     } else {
         block_descriptor(&geometry, ten && cdb.u8_at(1) & LLBAA != 0)
     };
-    let protected = geometry.read_only || parameters.software_write_protect;
-    let reply = form.assemble(protected, &descriptor, &pages);
+    let reply = form.assemble(unit.is_write_protected(), &descriptor, &pages);
     data.put_parameters(&reply, allocation).await
 }
 

@@ -119,7 +119,7 @@ fn one(command: Option<&CommandSpec>, timeouts: bool) -> Vec<u8> {
         return vec![0, NOT_SUPPORTED, 0, 0];
     };
     let [len_high, len_low] = cdb_length(command);
-    let mut reply = vec![0, STANDARD | u8::from(timeouts) * CTDP_ONE, len_high, len_low];
+    let mut reply = vec![0, STANDARD | (u8::from(timeouts) * CTDP_ONE), len_high, len_low];
     reply.extend(command.usage);
     if timeouts {
         reply.extend(timeouts_descriptor(command));
