@@ -94,7 +94,8 @@ impl AttentionQueue {
             Some(first) if first.rank() < attention.rank() => {}
             // A reset makes news about what was before it pointless. The LUN map is no part of what was reset.
             _ => {
-                self.0.retain(|pending| *pending == UnitAttention::ReportedLunsChanged);
+                self.0
+                    .retain(|pending| *pending == UnitAttention::ReportedLunsChanged);
                 self.0.insert(0, attention);
             }
         }

@@ -44,6 +44,8 @@ pub struct Sense {
     pub field: Option<FieldPointer>,
     /// Progress indication, 0 to 65535 (SPC-4 §4.5.2.4.4).
     pub progress: Option<u16>,
+    /// The unit's D_SENSE when the command ended: the format that [`encode`](Self::encode) is to be asked for.
+    pub descriptor_format: bool,
 }
 
 impl Sense {
@@ -56,6 +58,7 @@ impl Sense {
             information: None,
             field: None,
             progress: None,
+            descriptor_format: false,
         }
     }
 
@@ -236,9 +239,7 @@ mod tests {
     fn fixed_format_without_detail() {
         assert_eq!(
             Sense::MEDIUM_NOT_PRESENT.encode(false),
-            [
-                0x70, 0, 0x02, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x3a, 0x00, 0, 0, 0, 0
-            ]
+            [0x70, 0, 0x02, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x3a, 0x00, 0, 0, 0, 0]
         );
     }
 
@@ -307,7 +308,11 @@ mod tests {
                 at: 4096,
                 source: None,
             });
-            assert_eq!((sense.key as u8, sense.code), (key, (asc, ascq)), "{kind:?} {op:?}");
+            assert_eq!(
+                (sense.key as u8, sense.code),
+                (key, (asc, ascq)),
+                "{kind:?} {op:?}"
+            );
         }
     }
 }
