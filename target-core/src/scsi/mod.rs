@@ -11,6 +11,9 @@ mod primary;
 mod sense;
 mod status;
 mod table;
+mod task_set;
+#[cfg(test)]
+mod testing;
 
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute};

@@ -44,6 +44,8 @@ pub struct Sense {
     pub field: Option<FieldPointer>,
     /// Progress indication, 0 to 65535 (SPC-4 §4.5.2.4.4).
     pub progress: Option<u16>,
+    /// The unit's D_SENSE when the command ended: the format that [`encode`](Self::encode) is to be asked for.
+    pub descriptor_format: bool,
 }
 
 impl Sense {
@@ -56,6 +58,7 @@ impl Sense {
             information: None,
             field: None,
             progress: None,
+            descriptor_format: false,
         }
     }
 

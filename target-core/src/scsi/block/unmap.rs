@@ -3,7 +3,8 @@
 use crate::scsi::cdb::{Cdb, LbaRange};
 use crate::scsi::engine::CommandContext;
 use crate::scsi::primary::vpd::{MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, is_thin};
-use crate::scsi::table::{CommandSpec, Needs, Operation, ReservationClass};
+use crate::scsi::table::{Access, CommandSpec, Needs, Operation, ReservationClass};
+use crate::scsi::task_set::Claim;
 use crate::scsi::{Failure, Sense};
 use crate::transfer::Transfer;
 
@@ -37,6 +38,12 @@ pub(crate) async fn run(
     // Everything is checked before anything is unmapped.
     let ranges = parse(&list, geometry.size / block)?;
     for range in ranges {
+        context
+            .claim(Claim {
+                blocks: range.lba..range.lba + range.blocks,
+                access: Access::Write,
+            })
+            .await?;
         data.check()?;
         let at = range.lba * block;
         unit.store().unmap(at..at + range.blocks * block).await?;

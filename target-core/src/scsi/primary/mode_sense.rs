@@ -55,7 +55,7 @@ pub(crate) async fn run(
     } else {
         block_descriptor(&geometry, ten && cdb.u8_at(1) & LLBAA != 0)
     };
-    let reply = form.assemble(unit.is_write_protected(), &descriptor, &pages);
+    let reply = form.assemble(unit.check_writable().is_err(), &descriptor, &pages);
     data.put_parameters(&reply, allocation).await
 }
 
