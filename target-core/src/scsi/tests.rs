@@ -147,3 +147,48 @@ async fn an_aborted_write_writes_nothing() {
     command.run(&device, &nexus(1)).await;
     assert_eq!(run(&device, 0, &sixteen(0x88, 0, 0, 1), &[]).await.1, [0; 512]);
 }
+
+#[tokio::test]
+async fn software_write_protection_is_told_and_enforced() {
+    let device = disk();
+    let other = nexus(2);
+    device.attach(&other);
+    assert_eq!(
+        sense(&Command::new(0, &[0; 6]).run(&device, &other).await.0)
+            .code
+            .0,
+        0x29
+    );
+    let page = |swp| [0, 0, 0, 0, 0x0a, 0x0a, 0x02, 0x10, swp, 0, 0, 0, 0, 0, 0, 0];
+    let select = [0x15, 0x10, 0, 0, 16, 0];
+    assert_eq!(
+        status(&run(&device, 0, &select, &page(0x08)).await.0),
+        Status::Good
+    );
+    assert_eq!(
+        sense(&Command::new(0, &[0; 6]).run(&device, &other).await.0).code,
+        (0x2a, 0x01)
+    );
+    assert_eq!(
+        run(&device, 0, &[0x1a, 0x08, 0x0a, 0, 0xff, 0], &[]).await.1[2],
+        0x90
+    );
+    let (outcome, _) = run(&device, 0, &sixteen(0x8a, 0, 0, 1), &[1; 512]).await;
+    assert_eq!(sense(&outcome).code, (0x27, 0x00));
+    assert_eq!(status(&run(&device, 0, &select, &page(0)).await.0), Status::Good);
+    let (outcome, _) = run(&device, 0, &sixteen(0x8a, 0, 0, 1), &[1; 512]).await;
+    assert_eq!(status(&outcome), Status::Good);
+    let (outcome, _) = run(&device, 0, &[0x15, 0x11, 0, 0, 16, 0], &page(0)).await;
+    assert_eq!(sense(&outcome).code, (0x24, 0x00));
+}
+
+#[tokio::test]
+async fn absent_units_answer_what_an_initiator_scans_with() {
+    let device = disk();
+    let (_, inquiry) = run(&device, 5, &[0x12, 0, 0, 0, 96, 0], &[]).await;
+    assert_eq!(inquiry[0], 0x7f);
+    let (_, luns) = run(&device, 5, &[0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], &[]).await;
+    assert_eq!(luns, [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let (_, told) = run(&device, 5, &[0x03, 0, 0, 0, 18, 0], &[]).await;
+    assert_eq!((told[2], told[12]), (0x05, 0x25));
+}
