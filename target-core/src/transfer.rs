@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use backstores::{BufPool, IoBuf};
+use backstores::{BufPool, CHUNK, IoBuf};
+use iscsi_proto::pdu::Residual;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use crate::scsi::{Failure, Outcome, Sense};
+use crate::scsi::{Failure, Outcome, Sense, Status};
 
 /// A connection's own name for one of its tasks, never used twice: an initiator task tag is free again after an
 /// abort, while the abandoned command may still be running.
@@ -113,55 +114,179 @@ pub struct TransferSetup {
 #[derive(Debug)]
 pub struct Transfer {
     setup: TransferSetup,
+    data_in: Direction,
+    data_out: Direction,
+    /// Data-Out that is here and was not asked for yet, from byte `arrived_at` on: immediate data, or a chunk that was
+    /// solicited ahead.
+    arrived: Option<IoBuf>,
+    arrived_at: usize,
+    /// Data-Out that was asked for ahead of the command.
+    ahead: Option<oneshot::Receiver<Result<IoBuf, Sense>>>,
+}
+
+/// One direction of a task's data, bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Direction {
+    /// What the initiator announced.
+    expected: u32,
+    /// What the CDB calls for, once that is known.
+    wanted: Option<u64>,
+    /// What was moved.
+    moved: u32,
+}
+
+impl Direction {
+    const fn expecting(expected: u32) -> Self {
+        Self {
+            expected,
+            wanted: None,
+            moved: 0,
+        }
+    }
+
+    fn want(&mut self, len: u64) -> u64 {
+        debug_assert!(self.wanted.is_none(), "a command states its length once");
+        self.wanted = Some(len);
+        self.room()
+    }
+
+    /// Bytes that will move if all goes well.
+    fn room(&self) -> u64 {
+        u64::from(self.expected).min(self.wanted.unwrap_or(0))
+    }
+
+    /// Bytes of them that have not moved yet.
+    fn rest(&self) -> usize {
+        usize::try_from(self.room().saturating_sub(u64::from(self.moved))).unwrap_or(usize::MAX)
+    }
+
+    /// RFC 7143 §11.4.5: what was announced against what the CDB calls for, or, when the command failed on the way,
+    /// against what really moved.
+    fn residual(&self, failed: bool) -> Residual {
+        let wanted = self.wanted.unwrap_or(0);
+        let expected = u64::from(self.expected);
+        let moved = if failed { u64::from(self.moved) } else { wanted };
+        let clip = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        match (wanted > expected, moved < expected) {
+            (_, true) => Residual::Underflow(clip(expected - moved)),
+            (true, false) if !failed || expected != 0 => Residual::Overflow(clip(wanted - expected)),
+            _ => Residual::None,
+        }
+    }
 }
 
 impl Transfer {
     /// A handle with nothing moved yet.
     #[must_use]
-    pub fn new(setup: TransferSetup) -> Self {
-        Self { setup }
+    pub fn new(mut setup: TransferSetup) -> Self {
+        Self {
+            data_in: Direction::expecting(setup.expected_in),
+            data_out: Direction::expecting(setup.expected_out),
+            arrived: setup.immediate.take(),
+            arrived_at: 0,
+            ahead: None,
+            setup,
+        }
     }
 
     /// The command's CDB calls for `len` bytes of Data-Out. Returns how many of them the initiator really sends; the
     /// residual of the command follows from both. Called once, before any [`get`](Self::get).
     pub fn want_out(&mut self, len: u64) -> u64 {
-        let _ = len;
-        todo!()
+        self.data_out.want(len)
     }
 
     /// The command has `len` bytes of Data-In to give. Returns how many of them the initiator has room for; the
     /// residual follows from both. Called once, before any [`put`](Self::put).
     pub fn want_in(&mut self, len: u64) -> u64 {
-        let _ = len;
-        todo!()
+        self.data_in.want(len)
+    }
+
+    /// Bytes of Data-Out that the initiator is ready to send, whatever the CDB calls for. For commands that cannot do
+    /// with more or less than the CDB says.
+    #[must_use]
+    pub fn offered_out(&self) -> u64 {
+        u64::from(self.data_out.expected)
     }
 
     /// The next `len` bytes of Data-Out (at most a chunk, at most what [`want_out`](Self::want_out) left), in a buffer
-    /// of its own. Served at once when immediate data cover it.
+    /// of its own. Served at once when immediate data cover it. A whole chunk that is not the last makes the next one
+    /// be solicited too, if the pool has a block to spare: it arrives while the store writes this one.
     pub async fn get(&mut self, len: usize) -> Result<IoBuf, Failure> {
-        let _ = len;
-        todo!()
+        debug_assert!(len <= self.data_out.rest(), "more than want_out() granted");
+        self.check()?;
+        if let Some(reply) = self.ahead.take() {
+            self.arrived = Some(self.received(reply).await?);
+            self.arrived_at = 0;
+        }
+        let (buf, filled) = self.take_arrived(len).await?;
+        let buf = if filled == len {
+            buf
+        } else {
+            let reply = self.solicit(self.data_out.moved, buf, filled);
+            self.received(reply).await?
+        };
+        self.data_out.moved += wire_len(len);
+        if len == CHUNK {
+            self.look_ahead();
+        }
+        Ok(buf)
     }
 
     /// Appends to Data-In; what exceeds [`want_in`](Self::want_in) is cut. Waits only when this connection already has
     /// its share of bytes in flight.
-    pub async fn put(&mut self, buf: IoBuf) -> Result<(), Failure> {
-        let _ = buf;
-        todo!()
+    pub async fn put(&mut self, mut buf: IoBuf) -> Result<(), Failure> {
+        self.check()?;
+        let len = buf.len().min(self.data_in.rest());
+        if len == 0 {
+            return Ok(());
+        }
+        buf.set_len(len);
+        let share = wire_len(len);
+        let budget = match Arc::clone(&self.setup.budget).try_acquire_many_owned(share) {
+            Ok(permit) => permit,
+            Err(_) => tokio::select! {
+                biased;
+                () = self.setup.abort.fired() => return Err(Failure::Aborted),
+                permit = Arc::clone(&self.setup.budget).acquire_many_owned(share) => {
+                    permit.map_err(|_| Failure::Aborted)?
+                }
+            },
+        };
+        let put = TaskEvent::Put {
+            task: self.setup.task,
+            offset: self.data_in.moved,
+            buf,
+            budget: Some(budget),
+        };
+        self.setup.events.send(put).map_err(|_| Failure::Aborted)?;
+        self.data_in.moved += share;
+        Ok(())
     }
 
     /// Parameter data (INQUIRY, MODE SENSE…), the whole of it: states its length, copies it into pool blocks, puts
     /// them. `allocation_len` is the CDB's; the shorter of both is moved.
     pub async fn put_parameters(&mut self, data: &[u8], allocation_len: usize) -> Result<(), Failure> {
-        let _ = (data, allocation_len);
-        todo!()
+        let data = &data[..data.len().min(allocation_len)];
+        let room = usize::try_from(self.want_in(data.len() as u64)).expect("not longer than the data");
+        for piece in data[..room].chunks(CHUNK) {
+            let mut buf = self.buffer(piece.len()).await;
+            buf.copy_from_slice(piece);
+            self.put(buf).await?;
+        }
+        Ok(())
     }
 
     /// A parameter list of `len` bytes (UNMAP, MODE SELECT…), at most 64 KiB, as one piece. May be shorter than `len`
-    /// when the initiator sends less.
+    /// when the initiator sends less. PARAMETER LIST LENGTH ERROR above 64 KiB.
     pub async fn get_parameters(&mut self, len: usize) -> Result<Vec<u8>, Failure> {
-        let _ = len;
-        todo!()
+        let sent = usize::try_from(self.want_out(len as u64)).unwrap_or(usize::MAX);
+        if len > MAX_PARAMETER_LIST {
+            return Err(Sense::PARAMETER_LIST_LENGTH_ERROR.into());
+        }
+        if sent == 0 {
+            return Ok(Vec::new());
+        }
+        Ok(self.get(sent).await?.to_vec())
     }
 
     /// A buffer for a store operation, at most a chunk. Waits for the pool.
@@ -172,7 +297,10 @@ impl Transfer {
     /// `Err(Failure::Aborted)` once the task was aborted. To be asked between entering the task set and starting a
     /// store operation.
     pub fn check(&self) -> Result<(), Failure> {
-        todo!()
+        if self.setup.abort.is_fired() {
+            return Err(Failure::Aborted);
+        }
+        Ok(())
     }
 
     /// The task's abort signal.
@@ -181,9 +309,120 @@ impl Transfer {
         &self.setup.abort
     }
 
+    /// Waits for Data-Out that was solicited ahead and that nobody wants any more. So no task that was not aborted ever
+    /// ends while the initiator still owes it data.
+    pub(crate) async fn settle(&mut self) -> Result<(), Failure> {
+        match self.ahead.take() {
+            Some(reply) => self.received(reply).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Ends the task: the residual is computed, the last event goes out. Called by the engine alone.
     pub fn finish(self, result: Result<(), Failure>) {
-        let _ = result;
-        todo!()
+        let outcome = if self.setup.abort.is_fired() {
+            Outcome::Aborted
+        } else {
+            self.outcome(result)
+        };
+        let done = TaskEvent::Done {
+            task: self.setup.task,
+            outcome,
+        };
+        // Without a connection there is nobody to be told.
+        let _ = self.setup.events.send(done);
+    }
+
+    fn outcome(&self, result: Result<(), Failure>) -> Outcome {
+        let (status, sense) = match result {
+            Ok(()) => (Status::Good, None),
+            Err(Failure::Check(sense)) => (Status::CheckCondition, Some(sense)),
+            Err(Failure::Store(error)) => (Status::CheckCondition, Some(Sense::from_store(&error))),
+            Err(Failure::Busy) => (Status::Busy, None),
+            Err(Failure::TaskSetFull) => (Status::TaskSetFull, None),
+            Err(Failure::ReservationConflict) => (Status::ReservationConflict, None),
+            Err(Failure::ConditionMet) => (Status::ConditionMet, None),
+            Err(Failure::Aborted) => return Outcome::Aborted,
+        };
+        let failed = !matches!(status, Status::Good | Status::ConditionMet);
+        // One of the directions is empty; were both used, Data-Out's comes first (§11.4.5.1).
+        let residual = match self.data_out.residual(failed) {
+            Residual::None => self.data_in.residual(failed),
+            residual => residual,
+        };
+        Outcome::Status {
+            status,
+            sense,
+            residual,
+        }
+    }
+
+    /// A buffer of `len` bytes for the next piece of Data-Out, begun with what has arrived. A buffer that fits is
+    /// passed on; only what shares a buffer with other pieces is copied.
+    async fn take_arrived(&mut self, len: usize) -> Result<(IoBuf, usize), Failure> {
+        let available = self.arrived.as_ref().map_or(0, |buf| buf.len() - self.arrived_at);
+        if available == 0 {
+            self.arrived = None;
+        }
+        if let Some(mut buf) = self
+            .arrived
+            .take_if(|buf| self.arrived_at == 0 && available <= len && len <= buf.capacity())
+        {
+            buf.set_len(len);
+            return Ok((buf, available));
+        }
+        let mut buf = tokio::select! {
+            biased;
+            buf = self.setup.pool.acquire(len) => buf,
+            () = self.setup.abort.fired() => return Err(Failure::Aborted),
+        };
+        let filled = available.min(len);
+        if let Some(arrived) = &self.arrived {
+            buf[..filled].copy_from_slice(&arrived[self.arrived_at..self.arrived_at + filled]);
+            self.arrived_at += filled;
+        }
+        Ok((buf, filled))
+    }
+
+    fn look_ahead(&mut self) {
+        let len = self.data_out.rest().min(CHUNK);
+        if len == 0 || self.arrived.is_some() {
+            return;
+        }
+        if let Some(buf) = self.setup.pool.try_acquire(len) {
+            self.ahead = Some(self.solicit(self.data_out.moved, buf, 0));
+        }
+    }
+
+    fn solicit(&self, offset: u32, buf: IoBuf, filled: usize) -> oneshot::Receiver<Result<IoBuf, Sense>> {
+        let (reply, received) = oneshot::channel();
+        // A connection that is gone drops the event, and the receiver finds out.
+        let _ = self.setup.events.send(TaskEvent::Get {
+            task: self.setup.task,
+            offset,
+            buf,
+            filled,
+            reply,
+        });
+        received
+    }
+
+    async fn received(&self, reply: oneshot::Receiver<Result<IoBuf, Sense>>) -> Result<IoBuf, Failure> {
+        tokio::select! {
+            biased;
+            () = self.setup.abort.fired() => Err(Failure::Aborted),
+            reply = reply => match reply {
+                Ok(result) => Ok(result?),
+                Err(_) => Err(Failure::Aborted),
+            },
+        }
     }
 }
+
+/// A length that was cut to an Expected Data Transfer Length before, which has 32 bits.
+fn wire_len(len: usize) -> u32 {
+    u32::try_from(len).expect("cut to the expected length")
+}
+
+/// No parameter list we take is longer.
+const MAX_PARAMETER_LIST: usize = 64 * 1024;

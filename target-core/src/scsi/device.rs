@@ -1,6 +1,8 @@
 //! The SCSI target device behind one iSCSI target node: LUN map, nexuses, the way into the engine.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use bytes::Bytes;
 use iscsi_proto::pdu::{Function, TmfResponse};
@@ -8,13 +10,21 @@ use iscsi_proto::{IscsiName, Lun, Tpgt};
 
 pub use iscsi_proto::pdu::TaskAttribute;
 
-use super::{LogicalUnit, UnitAttention};
+use super::lu::same;
+use super::{LogicalUnit, UnitAttention, engine};
 use crate::nexus::NexusId;
 use crate::transfer::Transfer;
 
 /// A SCSI target device with one target port per portal group.
 #[derive(Debug)]
-pub struct TargetDevice {}
+pub struct TargetDevice {
+    name: IscsiName,
+    ports: Vec<Tpgt>,
+    /// Logical units by number. Read by every command, for the time of one look-up.
+    luns: RwLock<BTreeMap<u16, Arc<LogicalUnit>>>,
+    /// Nexuses that exist; how many there may be, sessions are limited by.
+    nexuses: Mutex<Vec<Arc<NexusId>>>,
+}
 
 /// A command as SAM-5 §5.1 sees it.
 #[derive(Debug)]
@@ -35,63 +45,192 @@ impl TargetDevice {
     /// A device without logical units. `ports` are its portal groups; relative port identifiers are 1, 2, … in order.
     #[must_use]
     pub fn new(name: IscsiName, ports: &[Tpgt]) -> Arc<Self> {
-        let _ = (name, ports);
-        todo!()
+        Arc::new(Self {
+            name,
+            ports: ports.to_vec(),
+            luns: RwLock::default(),
+            nexuses: Mutex::default(),
+        })
     }
 
-    /// Adds a LUN. Every attached nexus is told (3F/0E). `false` when the number is taken.
+    /// Its name, which is the target node's.
+    #[must_use]
+    pub fn name(&self) -> &IscsiName {
+        &self.name
+    }
+
+    /// Adds a LUN. Every attached nexus is told (3F/0E). `false` when the number is taken, or higher than
+    /// [`Lun::MAX_NUMBER`].
     pub fn map(&self, number: u16, unit: Arc<LogicalUnit>) -> bool {
-        let _ = (number, unit);
-        todo!()
+        // Held throughout, so that no nexus is missed or told twice.
+        let nexuses = self.nexuses();
+        match self.luns_mut().entry(number) {
+            Entry::Vacant(place) if number <= Lun::MAX_NUMBER => place.insert(Arc::clone(&unit)),
+            Entry::Vacant(_) | Entry::Occupied(_) => return false,
+        };
+        for nexus in nexuses.iter() {
+            unit.attach(nexus, UnitAttention::Reset);
+            self.tell_of_luns(nexus, Some(&unit));
+        }
+        true
     }
 
     /// Takes a LUN away: new commands get LOGICAL UNIT NOT SUPPORTED, its tasks are aborted, every nexus is told.
     pub fn unmap(&self, number: u16) -> Option<Arc<LogicalUnit>> {
-        let _ = number;
-        todo!()
+        let nexuses = self.nexuses();
+        let unit = self.luns_mut().remove(&number)?;
+        let still_mapped = self.units().iter().any(|other| Arc::ptr_eq(other, &unit));
+        for nexus in nexuses.iter() {
+            if !still_mapped {
+                unit.detach(nexus);
+            }
+            self.tell_of_luns(nexus, None);
+        }
+        Some(unit)
     }
 
     /// Current map, by number.
     #[must_use]
     pub fn luns(&self) -> Vec<(u16, Arc<LogicalUnit>)> {
-        todo!()
+        let luns = self.luns.read().expect(UNPOISONED);
+        luns.iter()
+            .map(|(number, unit)| (*number, Arc::clone(unit)))
+            .collect()
     }
 
-    /// A session begins: the nexus exists and has a unit attention (29/xx) on every unit.
+    /// A session begins: the nexus exists and has a unit attention (29/00) on every unit.
+    ///
+    /// 29/00 stands for power on, any reset and the loss of the same nexus earlier, whichever came last (SAM-5 §5.14.5).
+    /// A nexus of the same name that is still attached is lost thereby.
     pub fn attach(&self, nexus: &Arc<NexusId>) {
-        let _ = nexus;
-        todo!()
+        let mut nexuses = self.nexuses();
+        nexuses.retain(|known| !same(known, nexus));
+        nexuses.push(Arc::clone(nexus));
+        for unit in self.units() {
+            unit.detach(nexus);
+            unit.attach(nexus, UnitAttention::Reset);
+        }
     }
 
     /// The session is gone (I_T nexus loss, SAM-5 §6.3.4): its tasks are aborted, what it held is released. Never waits.
+    /// Nothing happens when a younger session has taken the nexus over.
     pub fn detach(&self, nexus: &Arc<NexusId>) {
-        let _ = nexus;
-        todo!()
+        let mut nexuses = self.nexuses();
+        let Some(place) = nexuses.iter().position(|known| Arc::ptr_eq(known, nexus)) else {
+            return;
+        };
+        nexuses.swap_remove(place);
+        for unit in self.units() {
+            unit.detach(nexus);
+        }
     }
 
-    /// Runs a command to its end and calls [`Transfer::finish`]. Owns everything it needs. The future may outlive its
-    /// connection (a store operation is never dropped): then somebody polls it until it is done.
+    /// Runs a command to its end and calls [`Transfer::finish`]. Owns everything it needs. The command enters its task
+    /// set in this call, before the future is polled. The future may outlive its connection (a store operation is never
+    /// dropped): then somebody polls it until it is done.
     pub fn execute(
         self: &Arc<Self>,
         nexus: &Arc<NexusId>,
         task: ScsiTask,
         data: Transfer,
     ) -> impl Future<Output = ()> + Send + 'static + use<> {
-        let _ = (nexus, task, data);
-        async { todo!() }
+        engine::start(Arc::clone(self), Arc::clone(nexus), task, data)
     }
 
     /// ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET WARM and COLD RESET, CLEAR ACA: fires the signals of
     /// the tasks concerned (of all nexuses, as the function says), raises unit attentions for the others, and returns
     /// at once. ABORT TASK, TASK REASSIGN and the queries are the connection's business.
     pub fn manage(&self, nexus: &Arc<NexusId>, function: Function, lun: Lun) -> TmfResponse {
-        let _ = (nexus, function, lun);
-        todo!()
+        let addressed = lun.number().and_then(|number| self.unit(number));
+        match (function, addressed) {
+            (Function::AbortTaskSet | Function::ClearTaskSet | Function::LogicalUnitReset, None) => {
+                return TmfResponse::LunDoesNotExist;
+            }
+            (Function::AbortTaskSet, Some(unit)) => {
+                unit.tasks().abort(|owner| same(owner, nexus));
+            }
+            (Function::ClearTaskSet, Some(unit)) => {
+                // Others lose their tasks without a status (TAS is 0) and are told with their next command
+                // (SAM-5 §5.6).
+                for loser in unit.tasks().abort(|_| true) {
+                    if !same(&loser, nexus) {
+                        unit.raise_for(&loser, UnitAttention::CommandsCleared);
+                    }
+                }
+            }
+            (Function::LogicalUnitReset, Some(unit)) => unit.reset(UnitAttention::LogicalUnitReset),
+            (Function::TargetWarmReset | Function::TargetColdReset, _) => {
+                for unit in self.units() {
+                    unit.reset(UnitAttention::Reset);
+                }
+            }
+            (
+                Function::AbortTask
+                | Function::ClearAca
+                | Function::ITNexusReset
+                | Function::QueryAsyncEvent
+                | Function::QueryTask
+                | Function::QueryTaskSet
+                | Function::TaskReassign
+                | Function::Unknown(_),
+                _,
+            ) => return TmfResponse::NotSupported,
+        }
+        tracing::info!(nexus = %nexus.initiator, ?function, %lun, "task management");
+        TmfResponse::Complete
     }
 
     /// Raises a unit attention on one unit for every nexus but `except`.
     pub fn raise(&self, number: u16, attention: UnitAttention, except: Option<&Arc<NexusId>>) {
-        let _ = (number, attention, except);
-        todo!()
+        if let Some(unit) = self.unit(number) {
+            unit.raise(attention, except);
+        }
+    }
+
+    /// The unit of a number.
+    pub(crate) fn unit(&self, number: u16) -> Option<Arc<LogicalUnit>> {
+        self.luns.read().expect(UNPOISONED).get(&number).cloned()
+    }
+
+    /// All numbers in use, ascending.
+    pub(crate) fn numbers(&self) -> Vec<u16> {
+        self.luns.read().expect(UNPOISONED).keys().copied().collect()
+    }
+
+    /// RELATIVE TARGET PORT IDENTIFIER of a portal group; 0, which names no port, for one that is not ours.
+    pub(crate) fn relative_port(&self, tpgt: Tpgt) -> u16 {
+        let place = self.ports.iter().position(|port| *port == tpgt);
+        place.and_then(|place| u16::try_from(place + 1).ok()).unwrap_or(0)
+    }
+
+    /// A nexus has read the LUN map: on no unit has it to be told any more that it changed (SPC-4 §6.33).
+    pub(crate) fn clear_reported_luns(&self, nexus: &Arc<NexusId>) {
+        for unit in self.units() {
+            unit.clear_attention(nexus, UnitAttention::ReportedLunsChanged);
+        }
+    }
+
+    /// Tells a nexus on every unit but a new one that the LUN map changed.
+    fn tell_of_luns(&self, nexus: &Arc<NexusId>, new: Option<&Arc<LogicalUnit>>) {
+        for unit in self.units() {
+            if new.is_none_or(|new| !Arc::ptr_eq(new, &unit)) {
+                unit.raise_for(nexus, UnitAttention::ReportedLunsChanged);
+            }
+        }
+    }
+
+    /// The units as they are mapped; twice when two numbers lead to one.
+    fn units(&self) -> Vec<Arc<LogicalUnit>> {
+        self.luns.read().expect(UNPOISONED).values().cloned().collect()
+    }
+
+    fn luns_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<u16, Arc<LogicalUnit>>> {
+        self.luns.write().expect(UNPOISONED)
+    }
+
+    fn nexuses(&self) -> MutexGuard<'_, Vec<Arc<NexusId>>> {
+        self.nexuses.lock().expect(UNPOISONED)
     }
 }
+
+const UNPOISONED: &str = "nothing panics while it is held";

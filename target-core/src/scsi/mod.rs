@@ -1,10 +1,21 @@
 //! The SCSI side: target device, logical units, commands. Knows no iSCSI PDU and no transport.
 
 mod attention;
+mod block;
+mod cdb;
 mod device;
+mod engine;
 mod lu;
+mod medium;
+mod primary;
 mod sense;
 mod status;
+mod table;
+mod task_set;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute};

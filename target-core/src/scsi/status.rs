@@ -25,6 +25,8 @@ pub enum Status {
 pub enum Failure {
     /// CHECK CONDITION with this sense.
     Check(Sense),
+    /// CHECK CONDITION with the sense of this error; the engine adds the block it happened at.
+    Store(StoreError),
     /// BUSY.
     Busy,
     /// TASK SET FULL.
@@ -61,6 +63,6 @@ impl From<Sense> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::Check(Sense::from_store(&error))
+        Self::Store(error)
     }
 }
