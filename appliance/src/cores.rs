@@ -96,7 +96,6 @@ impl Core {
         Ok(Self {
             arrivals,
             connections,
-            thread,
         })
     }
 }
