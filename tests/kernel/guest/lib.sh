@@ -29,7 +29,7 @@ step() {
     tell "pass $title"
   else
     tell "fail $title: $(cat /run/cause 2>/dev/null || echo "status $status")"
-    [ ! -e /run/iscsid.log ] || { echo '--- the last of iscsid'; tail -n 40 /run/iscsid.log; }
+    [ ! -e /run/iscsid.log ] || { echo '--- the last of iscsid'; grep -av ' in \|nlpayload\|thread' /run/iscsid.log | tail -n 30; }
     exit 1
   fi
 }
@@ -72,7 +72,7 @@ start_initiator() {
   modprobe -a iscsi_tcp sd_mod crc32c
   echo "InitiatorName=$1" >/etc/iscsi/initiatorname.iscsi
   mkdir -p /run/lock/iscsi
-  iscsid --foreground --debug 4 >/run/iscsid.log 2>&1 4>&- &
+  iscsid --foreground --debug 8 >>/run/iscsid.log 2>&1 4>&- &
   wait_for 20 eval 'iscsiadm -m iface >/dev/null 2>&1'
 }
 
@@ -90,10 +90,12 @@ node() {
 login() { iscsiadm -m node -T "$1" -p "$2" --login; }
 logout() { iscsiadm -m node -T "$1" -p "$2" --logout; }
 
-# refused TARGET PORTAL: a login must fail, and leave no session.
+# refused TARGET PORTAL STATUS: the login must fail with this exit status of iscsiadm, and leave no session.
 refused() {
-  if login "$1" "$2"; then fail "the login was accepted"; fi
-  ! session_of "$1" || fail "the refused login left a session"
+  local status=0
+  login "$1" "$2" || status=$?
+  expect 'status of iscsiadm' "$3" $status
+  if session_of "$1"; then fail "the refused login left a session"; fi
 }
 
 # session_of TARGET: the sysfs directory of its one session.
