@@ -29,9 +29,16 @@ step() {
     tell "pass $title"
   else
     tell "fail $title: $(cat /run/cause 2>/dev/null || echo "status $status")"
-    [ ! -e /run/iscsid.log ] || { echo '--- the last of iscsid'; grep -av ' in \|nlpayload\|thread' /run/iscsid.log | tail -n 30; }
+    show_logs
     exit 1
   fi
+}
+
+show_logs() {
+  echo '--- the last of iscsid'
+  [ ! -e /run/iscsid.log ] || grep -avE ' in |nlpayload|thread' /run/iscsid.log | tail -n 25
+  echo '--- the last of the kernel'
+  dmesg | tail -n 25
 }
 
 # The first cause counts: those after it are the callers of the command that failed.
@@ -155,10 +162,9 @@ make_files() {
   (cd "$1" && sha256sum -- * >../"$(basename "$1")".sha256)
 }
 
-# kernel_is_content: the kernel's log tells of no fault. Lost connections are not faults: scenarios restart the target.
+# kernel_is_content: the kernel's log tells of no fault. Lost connections are none: scenarios restart the target.
 kernel_is_content() {
-  dmesg >/run/dmesg
-  if grep -nE 'BUG|WARNING|Oops|[Cc]all [Tt]race|blocked for more than|I/O error|EXT4-fs (error|warning)|XFS.*([Cc]orrupt|error|shut)|rejecting I/O|Sense Key : (Hardware|Medium)' /run/dmesg; then
-    fail "the kernel's log: $(grep -m1 -E 'BUG|WARNING|Oops|[Cc]all [Tt]race|blocked for more|I/O error|EXT4-fs|XFS|rejecting|Sense Key' /run/dmesg)"
-  fi
+  local fault='BUG|WARNING|Oops|[Cc]all [Tt]race|blocked for more than|I/O error|EXT4-fs (error|warning)'
+  fault+='|XFS .*([Cc]orrupt|error|[Ss]hut)|rejecting I/O|Sense Key : (Hardware|Medium|Aborted)'
+  if dmesg | grep -E "$fault"; then fail "the kernel's log: $(dmesg | grep -m1 -E "$fault")"; fi
 }

@@ -123,10 +123,10 @@ cycles() {
 
 # Two jobs write, re-read and check, mixed; the target goes away under them once politely and once not.
 restarts() {
-  local disks lost first second
+  local disks before first second
   login $target $portal
   disks=("$(disk $target 0)" "$(disk $target 1)")
-  lost=$(lost_connections)
+  before=$(recoveries)
   verify "${disks[0]}" 16k 256 30 --verify_backlog=512 &
   first=$!
   verify "${disks[1]}" 64k 256 31 --verify_backlog=128 &
@@ -137,32 +137,34 @@ restarts() {
 
   wait $first
   wait $second
-  [ "$(lost_connections)" -ge $((lost + 2)) ] || fail 'the connection was not lost twice'
+  expect 'recoveries that iscsid tells of' $((before + 2)) "$(recoveries)"
   logout $target $portal
 }
 
-# under_io VERB: both disks move data, the target ends, starts again, and both disks move data again, with both jobs
-# alive all the time.
+# under_io VERB: both disks move data, the target ends and starts again, both disks move data again, all of it within
+# the same two jobs.
 under_io() {
   both_move
-  kill -0 $first $second
   wait_for 10 eval '[ "$(in_flight)" -gt 0 ]'
   host "$1" disks
   host restart disks
   both_move
-  kill -0 $first $second
 }
+# Waits until each disk has moved 8 MiB more.
 both_move() {
-  local disk from
+  local disk goal
   for disk in "${disks[@]}"; do
-    from=$(sectors "$disk")
-    # 8 MiB
-    wait_for 120 eval "[ \$(sectors $disk) -ge $((from + 16384)) ]"
+    goal=$(($(sectors "$disk") + 16384))
+    wait_for 120 has_reached "$disk" $goal
   done
+}
+has_reached() {
+  kill -0 $first $second || fail 'fio ended before its time'
+  [ "$(sectors "$1")" -ge "$2" ]
 }
 sectors() { awk '{ print $3 + $7 }' "/sys/block/${1##*/}/stat"; }
 in_flight() { cat /sys/block/{${disks[0]##*/},${disks[1]##*/}}/inflight | awk '{ n += $1 + $2 } END { print n }'; }
-lost_connections() { dmesg | grep -c 'detected conn error' || true; }
+recoveries() { grep -ac 'operational after recovery' /run/iscsid.log || true; }
 
 finish() {
   host stop disks
