@@ -73,7 +73,7 @@ fn fill(figure: &Figure, mut bhs: Bhs) -> Bhs {
         0x01 => bhs[1] = bhs[1] & 0x7b | 0x80,
         // T, so that NSG counts; no stage 2.
         0x03 | 0x23 => bhs[1] = bhs[1] & 0xf5 | 0x80,
-        0x06 => bhs[1] = bhs[1] & 0x80 | bhs[1] % 3,
+        0x06 => bhs[1] = (bhs[1] & 0x80) | (bhs[1] % 3),
         0x10 => bhs[1] &= 0xf3,
         // Underflow in one direction, overflow in the other, or the reverse.
         0x21 => {
@@ -158,7 +158,9 @@ fn opcodes_without_a_meaning_are_refused() {
 
 #[test]
 fn reserved_values_are_refused_by_name() {
-    let cases: &[(u8, &[(usize, u8)], &str)] = &[
+    /// Opcode, bytes to set, and the field that is to be named.
+    type Case = (u8, &'static [(usize, u8)], &'static str);
+    let cases: &[Case] = &[
         (0x01, &[(1, 0x85)], "SCSI Command: ATTR is 0x5"),
         (0x01, &[(1, 0x40)], "SCSI Command: F without W is 0x0"),
         (0x03, &[(1, 0x88)], "Login Request: CSG is 0x2"),

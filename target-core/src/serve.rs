@@ -276,7 +276,7 @@ fn join_cdb(cdb: &[u8; 16], extension: &Bytes) -> Bytes {
 fn log_end(reason: &CloseReason) {
     match reason {
         CloseReason::LoggedOut | CloseReason::Ordered(_) | CloseReason::Transport(_) => {
-            info!("closed: {reason}")
+            info!("closed: {reason}");
         }
         CloseReason::LoginFailed(_)
         | CloseReason::LoginTimeout(_)

@@ -212,7 +212,7 @@ impl DataOutBook {
         }
         match (kind, place) {
             (LandingKind::Solicited, Place::Buffer { buf, .. }) => {
-                self.land_solicited(itt, ttt, buf, len, digest_ok)
+                self.land_solicited(itt, ttt, buf, len, digest_ok);
             }
             (LandingKind::Unsolicited, Place::Buffer { buf, .. }) => {
                 self.land_unsolicited(itt, buf, len, is_final, digest_ok);

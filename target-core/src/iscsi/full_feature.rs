@@ -2,7 +2,6 @@
 //! live beside it: window, tasks, management, text_exchange; what commands say is in task_events.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backstores::IoBuf;
@@ -84,7 +83,7 @@ impl FullFeature {
     pub(super) fn new(
         identity: Identity,
         params: SessionParams,
-        directory: Arc<Directory>,
+        directory: &Directory,
         cmd_sn: Sn,
         stat_sn: Sn,
         now: Instant,
@@ -139,7 +138,7 @@ impl FullFeature {
         self.heard(now);
         match notify {
             Notify::Command { pdu, ahs, immediate } => {
-                self.command_arrived(pdu, ahs, immediate, node, now, actions)
+                self.command_arrived(pdu, ahs, immediate, node, now, actions);
             }
             Notify::Control { pdu, data } => self.control_arrived(pdu, data, node, now, actions),
             Notify::Malformed { bhs, error } => self.malformed(&bhs, error, node, now, actions),
@@ -499,7 +498,7 @@ impl FullFeature {
             | Function::ITNexusReset
             | Function::QueryAsyncEvent
             | Function::Unknown(_) => {
-                self.answer_tmf_at_once(pdu.itt, TmfResponse::NotSupported, now, actions)
+                self.answer_tmf_at_once(pdu.itt, TmfResponse::NotSupported, now, actions);
             }
         }
     }

@@ -97,9 +97,15 @@ impl LoginPhase {
                     cid,
                     admitted,
                 };
-                let directory = Arc::clone(&self.directory);
                 let stat_sn = self.stat_sn.unwrap_or(pdu.exp_stat_sn).next();
-                let full = FullFeature::new(identity, params.clone(), directory, pdu.cmd_sn, stat_sn, now);
+                let full = FullFeature::new(
+                    identity,
+                    params.clone(),
+                    &self.directory,
+                    pdu.cmd_sn,
+                    stat_sn,
+                    now,
+                );
                 let Response::Login(mut response) = self.response(&pdu, &answer) else {
                     unreachable!("a login is answered by a Login Response")
                 };

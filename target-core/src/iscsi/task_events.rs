@@ -63,7 +63,7 @@ impl FullFeature {
                     return;
                 };
                 self.task_ended(task.immediate);
-                self.end(itt, task, outcome, actions);
+                self.end(itt, task, &outcome, actions);
                 self.finish_drain(now, actions);
             }
         }
@@ -80,12 +80,12 @@ impl FullFeature {
             sense: Some(sense),
             residual: Residual::None,
         };
-        self.end(itt, task, outcome, actions);
+        self.end(itt, task, &outcome, actions);
     }
 
-    fn end(&mut self, itt: Itt, mut task: Task, outcome: Outcome, actions: &mut VecDeque<Action>) {
+    fn end(&mut self, itt: Itt, mut task: Task, outcome: &Outcome, actions: &mut VecDeque<Action>) {
         let held = task.held.take();
-        match outcome {
+        match *outcome {
             Outcome::Status {
                 status: Status::Good,
                 residual,
