@@ -13,7 +13,7 @@ mod status;
 mod table;
 mod task_set;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute};
