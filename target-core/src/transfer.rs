@@ -201,6 +201,13 @@ impl Transfer {
         self.data_in.want(len)
     }
 
+    /// Bytes of Data-Out that the initiator is ready to send, whatever the CDB calls for. For commands that cannot do
+    /// with more or less than the CDB says.
+    #[must_use]
+    pub fn offered_out(&self) -> u64 {
+        u64::from(self.data_out.expected)
+    }
+
     /// The next `len` bytes of Data-Out (at most a chunk, at most what [`want_out`](Self::want_out) left), in a buffer
     /// of its own. Served at once when immediate data cover it. A whole chunk that is not the last makes the next one
     /// be solicited too, if the pool has a block to spare: it arrives while the store writes this one.

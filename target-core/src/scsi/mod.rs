@@ -14,6 +14,8 @@ mod table;
 mod task_set;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute};

@@ -3,6 +3,9 @@
 //! The same entries answer REPORT SUPPORTED OPERATION CODES.
 
 use super::cdb::{Cdb, LbaRange};
+use super::engine::CommandContext;
+use super::{Failure, block, primary};
+use crate::transfer::Transfer;
 
 /// One command.
 #[derive(Debug)]
@@ -132,9 +135,122 @@ impl Needs {
 /// The code of a command: one variant for each `run` function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Operation {
-    /// TEST UNIT READY.
+    Inquiry,
+    ModeSelect,
+    ModeSense,
+    PreventAllow,
+    Read,
+    ReadCapacity10,
+    ReadCapacity16,
+    ReportLuns,
+    ReportOpcodes,
+    ReportTmfs,
+    RequestSense,
+    StartStop,
+    SynchronizeCache,
     TestUnitReady,
+    Unmap,
+    Verify,
+    Write,
+    WriteSame,
+}
+
+impl Operation {
+    /// Runs the command, whose entry in the table has been checked.
+    pub(crate) async fn run(
+        self,
+        context: &CommandContext<'_>,
+        cdb: Cdb<'_>,
+        data: &mut Transfer,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
+            Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
+            Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
+            Self::PreventAllow => block::prevent_allow::run(context, cdb, data).await,
+            Self::Read => block::read::run(context, cdb, data).await,
+            Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
+            Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
+            Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
+            Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
+            Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
+            Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::StartStop => block::start_stop::run(context, cdb, data).await,
+            Self::SynchronizeCache => block::sync_cache::run(context, cdb, data).await,
+            Self::TestUnitReady => primary::test_unit_ready::run(context, cdb, data).await,
+            Self::Unmap => block::unmap::run(context, cdb, data).await,
+            Self::Verify => block::verify::run(context, cdb, data).await,
+            Self::Write => block::write::run(context, cdb, data).await,
+            Self::WriteSame => block::write_same::run(context, cdb, data).await,
+        }
+    }
 }
 
 /// All commands, in the order of operation code and service action.
-pub(crate) static COMMANDS: &[&CommandSpec] = &[&super::primary::test_unit_ready::SPEC];
+pub(crate) static COMMANDS: &[&CommandSpec] = &[
+    &primary::test_unit_ready::SPEC,
+    &primary::request_sense::SPEC,
+    &block::read::READ_6,
+    &block::write::WRITE_6,
+    &primary::inquiry::SPEC,
+    &primary::mode_select::MODE_SELECT_6,
+    &primary::mode_sense::MODE_SENSE_6,
+    &block::start_stop::SPEC,
+    &block::prevent_allow::SPEC,
+    &block::read_capacity::READ_CAPACITY_10,
+    &block::read::READ_10,
+    &block::write::WRITE_10,
+    &block::verify::VERIFY_10,
+    &block::sync_cache::SYNCHRONIZE_CACHE_10,
+    &block::write_same::WRITE_SAME_10,
+    &block::unmap::SPEC,
+    &primary::mode_select::MODE_SELECT_10,
+    &primary::mode_sense::MODE_SENSE_10,
+    &block::read::READ_16,
+    &block::write::WRITE_16,
+    &block::verify::VERIFY_16,
+    &block::sync_cache::SYNCHRONIZE_CACHE_16,
+    &block::write_same::WRITE_SAME_16,
+    &block::read_capacity::READ_CAPACITY_16,
+    &primary::report_luns::SPEC,
+    &primary::report_opcodes::SPEC,
+    &primary::report_tmfs::SPEC,
+    &block::read::READ_12,
+    &block::write::WRITE_12,
+    &block::verify::VERIFY_12,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_sorted_and_agree_with_themselves() {
+        let key = |command: &CommandSpec| (command.opcode, command.service_action);
+        for pair in COMMANDS.windows(2) {
+            assert!(key(pair[0]) < key(pair[1]), "{} {}", pair[0].name, pair[1].name);
+        }
+        for command in COMMANDS {
+            let length = match command.opcode >> 5 {
+                0 => 6,
+                1 | 2 => 10,
+                4 => 16,
+                _ => 12,
+            };
+            assert_eq!(command.usage.len(), length, "{}", command.name);
+            assert_eq!(command.usage[0], command.opcode, "{}", command.name);
+            if let Some(action) = command.service_action {
+                assert_eq!(u16::from(command.usage[1] & 0x1f), action, "{}", command.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_running_command_can_move_between_threads() {
+        fn check<T: Send>(
+            _: fn(Operation, &'static CommandContext<'static>, Cdb<'static>, &'static mut Transfer) -> T,
+        ) {
+        }
+        check(Operation::run);
+    }
+}
