@@ -1,6 +1,6 @@
 //! Opens block devices: exclusively, always with O_DIRECT, with the limits that the kernel tells.
 //!
-//! Always direct: the initiator caches already, a second cache in between only costs copies, and the page cache would
+//! Always direct: whoever uses the disk caches already and a second cache only costs copies, and the page cache would
 //! hide from us what a write-through device promises. Space operations are fallocate(2), which the kernel maps to the
 //! device's discard and zeroing commands while keeping its own cache in order; a hole is punched only where the device
 //! guarantees zeroes afterwards.
@@ -81,7 +81,10 @@ impl Opener<'_> {
         flags.custom_flags(libc::O_EXCL | libc::O_DIRECT | libc::O_NONBLOCK | libc::O_NOCTTY);
         let file = flags.open(self.path).map_err(|error| self.open_failed(&error))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(file),
+            Ok(()) => {
+                crate::file::block_on_io(&file).map_err(|error| self.open_failed(&error))?;
+                Ok(file)
+            }
             Err(rustix::io::Errno::WOULDBLOCK) => Err(holder::in_use(self.path)),
             Err(error) => Err(self.open_failed(&error.into())),
         }

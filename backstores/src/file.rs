@@ -10,7 +10,7 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
@@ -59,6 +59,7 @@ impl Opener<'_> {
             .metadata()
             .map_err(|error| self.system(&error, "check the file system"))?;
         self.require_regular(&metadata)?;
+        block_on_io(&file).map_err(|error| self.system(&error, "check the file system"))?;
         match size {
             Some(size) if size != metadata.len() => Err(self.refuse(
                 format!("the file has {} bytes, size= says {size}", metadata.len()),
@@ -88,7 +89,8 @@ impl Opener<'_> {
             let durable = || {
                 file.set_len(size)?;
                 file.sync_all()?;
-                File::open(parent(self.path))?.sync_all()?;
+                sync_directory(parent(self.path))?;
+                block_on_io(&file)?;
                 file.metadata()
             };
             durable().map_err(|error| self.system(&error, "check space and limits of the file system"))
@@ -235,9 +237,26 @@ fn granularity(metadata: &Metadata) -> u32 {
         .unwrap_or(4096)
 }
 
-fn parent(path: &Path) -> PathBuf {
+/// Takes O_NONBLOCK away again, as it makes some file systems refuse what the engines would wait for.
+pub(crate) fn block_on_io(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(
+        file,
+        flags - rustix::fs::OFlags::NONBLOCK,
+    )?)
+}
+
+/// Makes a new name durable, where directories can be synced at all.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    match File::open(path)?.sync_all() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        result => result,
+    }
+}
+
+fn parent(path: &Path) -> &Path {
     match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.into(),
-        _ => PathBuf::from("."),
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
     }
 }

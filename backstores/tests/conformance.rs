@@ -1,15 +1,20 @@
 //! What every store does, over every engine.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "clippy takes helpers of a test for the product"
+)]
 
 mod common;
 
 use backstores::{
     BlockStore, BufPool, CHUNK, CacheMode, Durability, StoreErrorKind, StoreOptions, StoreSource,
 };
-use common::{ENGINES, SIZE, filled, on_data_thread, read, sources};
+use common::{ENGINES, SIZE, filled, on_data_thread, read, reopen, sources};
 
 #[test]
 fn what_was_written_is_read_and_the_rest_is_zero() {
-    each_store(async |store| {
+    each_store(&async |store| {
         let block = store.geometry().block_size as usize;
         assert_eq!(read(store, 0, CHUNK).await, vec![0; CHUNK]);
         for (at, len, byte) in [
@@ -39,8 +44,9 @@ fn what_was_written_is_read_and_the_rest_is_zero() {
 
 #[test]
 fn unmapped_and_zeroed_ranges_read_as_zeroes_and_their_neighbours_stay() {
-    each_store(async |store| {
-        let block = u64::from(store.geometry().block_size);
+    each_store(&async |store| {
+        let len = store.geometry().block_size as usize;
+        let block = len as u64;
         for round in 0..2 {
             store
                 .write(0, filled(CHUNK, 9), Durability::Cached)
@@ -56,8 +62,8 @@ fn unmapped_and_zeroed_ranges_read_as_zeroes_and_their_neighbours_stay() {
                 _ => store.write_zeroes(hole, Durability::Stable).await.unwrap(),
             }
             let mut expected = vec![0; 2 * CHUNK];
-            expected[..block as usize].fill(9);
-            expected[2 * CHUNK - block as usize..].fill(9);
+            expected[..len].fill(9);
+            expected[2 * CHUNK - len..].fill(9);
             let mut content = read(store, 0, CHUNK).await;
             content.extend(read(store, CHUNK as u64, CHUNK).await);
             assert!(content == expected, "round {round}");
@@ -71,9 +77,10 @@ fn unmapped_and_zeroed_ranges_read_as_zeroes_and_their_neighbours_stay() {
 
 #[test]
 fn ranges_outside_the_store_are_refused_and_move_nothing() {
-    each_store(async |store| {
-        let block = u64::from(store.geometry().block_size);
-        let buf = || filled(block as usize, 5);
+    each_store(&async |store| {
+        let len = store.geometry().block_size as usize;
+        let block = len as u64;
+        let buf = || filled(len, 5);
         let kinds = [
             store.read(SIZE, buf()).await.unwrap_err().kind,
             store.read(u64::MAX - block + 1, buf()).await.unwrap_err().kind,
@@ -90,16 +97,13 @@ fn ranges_outside_the_store_are_refused_and_move_nothing() {
                 .kind,
         ];
         assert_eq!(kinds, [StoreErrorKind::OutOfRange; 5]);
-        assert_eq!(
-            read(store, SIZE - block, block as usize).await,
-            vec![0; block as usize]
-        );
+        assert_eq!(read(store, SIZE - block, len).await, vec![0; len]);
     });
 }
 
 #[test]
 fn many_operations_at_once_all_end_and_give_their_memory_back() {
-    each_store(async |store| {
+    each_store(&async |store| {
         let pool = BufPool::new(4 * CHUNK);
         let blocks = 0..200_u64;
         let writes = blocks.clone().map(|number| {
@@ -154,8 +158,13 @@ fn leaving_a_data_thread_waits_for_its_operations() {
             let store = backstores::open(source.of(SIZE), options).unwrap();
             on_data_thread(engine, async {
                 for block in 0..8 {
-                    let buf = pool.try_acquire(4096).unwrap();
-                    let _ = futures_util::FutureExt::now_or_never(store.read(block * 4096, buf));
+                    let mut buf = pool.try_acquire(4096).unwrap();
+                    buf.fill(1);
+                    let _ = futures_util::FutureExt::now_or_never(store.write(
+                        block * 4096,
+                        buf,
+                        Durability::Stable,
+                    ));
                 }
             });
             // The pool's threads owe no such promise; waiting for the whole pool is waiting for them.
@@ -166,6 +175,89 @@ fn leaving_a_data_thread_waits_for_its_operations() {
             drop(runtime.block_on(pool.acquire(CHUNK)));
         }
     }
+}
+
+#[test]
+fn operations_end_while_other_tasks_never_rest() {
+    let (_, source, options) = sources().swap_remove(1);
+    for engine in ENGINES {
+        let store = backstores::open(source.of(SIZE), options).unwrap();
+        on_data_thread(engine, async {
+            let restless = tokio::spawn(async {
+                loop {
+                    tokio::task::yield_now().await;
+                }
+            });
+            for block in 0..100 {
+                store
+                    .write(block * 4096, filled(4096, 1), Durability::Cached)
+                    .await
+                    .unwrap();
+            }
+            assert_eq!(read(&*store, 0, CHUNK).await, vec![1; CHUNK]);
+            restless.abort();
+        });
+    }
+}
+
+#[test]
+fn a_shrunken_file_is_out_of_range_and_not_a_short_read() {
+    for engine in ENGINES {
+        let (_, source, options) = sources().swap_remove(1);
+        let StoreSource::File { path, .. } = &source.source else {
+            panic!("the second is a file")
+        };
+        let store = backstores::open(source.of(SIZE), options).unwrap();
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_len(6144)
+            .unwrap();
+        on_data_thread(engine, async {
+            let error = store.read(4096, filled(4096, 1)).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::OutOfRange, "{error}");
+        });
+    }
+}
+
+#[test]
+fn a_full_ring_sends_the_rest_to_the_threads() {
+    let (_, source, options) = sources().swap_remove(1);
+    let store = backstores::open(source.of(SIZE), options).unwrap();
+    on_data_thread(backstores::EngineChoice::Uring, async {
+        let writes = (0..3000_u64).map(|number| {
+            let buf = filled(512, u8::try_from(number % 250 + 1).unwrap());
+            store.write(number * 512, buf, Durability::Cached)
+        });
+        for result in futures_util::future::join_all(writes).await {
+            result.unwrap();
+        }
+        for number in 0..3000_u64 {
+            assert_eq!(
+                u64::from(read(&*store, number * 512, 512).await[511]),
+                number % 250 + 1
+            );
+        }
+    });
+}
+
+#[test]
+fn a_second_ring_or_another_runtime_is_refused() {
+    on_data_thread(backstores::EngineChoice::Uring, async {
+        assert!(backstores::DataThread::enter(backstores::EngineChoice::Uring).is_err());
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        assert!(backstores::DataThread::enter(backstores::EngineChoice::Uring).is_err());
+    });
+    assert!(
+        backstores::DataThread::enter(backstores::EngineChoice::Uring).is_err(),
+        "no runtime at all"
+    );
 }
 
 #[test]
@@ -184,12 +276,12 @@ fn a_future_begun_on_one_thread_may_end_on_another() {
 #[test]
 fn read_only_stores_refuse_every_change() {
     for (name, source, options) in sources() {
-        drop(backstores::open(source.of(SIZE), options).unwrap());
+        let created = backstores::open(source.of(SIZE), options).unwrap();
         let options = StoreOptions {
             read_only: true,
             ..options
         };
-        let store = backstores::open(source.of(SIZE), options).unwrap();
+        let store = reopen(created, source.of(SIZE), options).unwrap();
         on_data_thread(backstores::EngineChoice::Auto, async {
             let kinds = [
                 store
@@ -245,7 +337,7 @@ fn a_cache_is_admitted_wherever_an_acknowledged_write_can_be_lost() {
 }
 
 /// Runs a claim over every store and engine.
-fn each_store(claim: impl AsyncFn(&dyn BlockStore)) {
+fn each_store(claim: &impl AsyncFn(&dyn BlockStore)) {
     for engine in ENGINES {
         for (name, source, options) in sources() {
             println!("{name}, {engine:?}");

@@ -44,8 +44,12 @@ pub trait DataMover: Send {
     /// Drives both directions; ready with the next thing that happened. After `Closed` it is not called again.
     fn poll_notify(&mut self, cx: &mut Context<'_>) -> Poll<Notify>;
 
-    /// Bytes queued and not yet taken by the peer, for the stuck-response deadline.
+    /// Bytes queued and not yet taken by the peer.
     fn queued_bytes(&self) -> usize;
+
+    /// Bytes the peer has taken since the connection began: while some are queued and this stands still, the peer takes
+    /// nothing.
+    fn sent_bytes(&self) -> u64;
 }
 
 /// What the peer or the hardware did.

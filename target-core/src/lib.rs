@@ -8,4 +8,5 @@ pub mod datamover;
 pub mod iscsi;
 pub mod nexus;
 pub mod scsi;
+pub mod serve;
 pub mod transfer;

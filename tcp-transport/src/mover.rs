@@ -26,6 +26,7 @@ pub struct TcpMover {
     pool: Arc<BufPool>,
     framer: Framer,
     queue: SendQueue,
+    sent: u64,
     data_out: DataOutBook,
     /// Data-In PDUs sent for tasks that needed more than one piece.
     data_in_sn: HashMap<u32, u32>,
@@ -64,6 +65,7 @@ impl TcpMover {
             pool,
             framer: Framer::new(framing_rules(&before)),
             queue: SendQueue::new(send_rules(&before)),
+            sent: 0,
             data_out: DataOutBook::new(out_rules(&before)),
             data_in_sn: HashMap::new(),
             arriving: None,
@@ -179,6 +181,7 @@ impl TcpMover {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.queue.consume(n);
+            self.sent += n as u64;
         }
         Poll::Ready(Ok(()))
     }
@@ -299,6 +302,10 @@ impl DataMover for TcpMover {
 
     fn queued_bytes(&self) -> usize {
         self.queue.queued_bytes()
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        self.sent
     }
 }
 

@@ -1,9 +1,10 @@
 //! How bytes get to and from a descriptor without blocking a data thread.
 //!
-//! On a data thread with io_uring (`uring.rs`) reads and writes go through the thread's own ring. Anywhere else, and on
-//! kernels or in containers without io_uring, a read first tries the page cache in place (`RWF_NOWAIT`), and what
-//! would block goes to the few threads of the disk (`workers.rs`). Flushes and space operations always go there: the
-//! kernel hands them to a thread of its own anyway, and several steps in one job cannot be torn by a dropped future.
+//! A buffered read first tries the page cache in place (`RWF_NOWAIT`): as cheap as a ring with many operations under
+//! way, cheaper with one, and a miss costs little beside the medium. What remains goes through the data thread's own
+//! io_uring (`uring.rs`), or, on other threads and where there is no io_uring, to the few threads of the disk
+//! (`workers.rs`). Flushes and space operations always go there: the kernel hands them to a thread of its own anyway,
+//! and several steps in one job cannot be torn by a dropped future.
 
 mod data_thread;
 mod transfer;
@@ -54,19 +55,13 @@ impl Disk {
         at: u64,
         buf: IoBuf,
     ) -> io::Result<IoBuf> {
-        let transfer = Transfer::new(Arc::clone(self), direction, at, buf);
-        let transfer = match uring::submit(transfer) {
-            Ok(completion) => return completion.await.unwrap_or_else(|_| Err(abandoned())),
+        let transfer = match Transfer::new(Arc::clone(self), direction, at, buf).try_cached() {
+            Ok(done) => return done,
             Err(transfer) => transfer,
         };
-        match transfer.try_cached() {
-            Ok(done) => done,
-            Err(transfer) => self
-                .workers
-                .run(move || transfer.run())
-                .await
-                .unwrap_or_else(|_| Err(abandoned())),
-        }
+        let completion =
+            uring::submit(transfer).unwrap_or_else(|transfer| self.workers.run(move || transfer.run()));
+        completion.await.unwrap_or_else(|_| Err(abandoned()))
     }
 
     /// Runs a blocking job on this disk's threads, to its end even if the future is dropped after its first poll.
@@ -134,4 +129,57 @@ impl From<rustix::io::Errno> for OsError {
 /// What is left to say when an engine went away with an operation, which no engine does.
 fn abandoned() -> io::Error {
     io::Error::other("the I/O engine ended before the operation")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_failed_write_back_no_flush_succeeds_again() {
+        let disk = Disk::new(tempfile::tempfile().unwrap().into(), false);
+        disk.sync().unwrap();
+        disk.note_loss(rustix::io::Errno::IO.into());
+        disk.note_loss(rustix::io::Errno::NXIO.into());
+        for _ in 0..2 {
+            let error = disk.sync().unwrap_err().to_string();
+            assert!(
+                error.starts_with("an earlier write-back failed (Input/output error"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_failed_stable_write_counts_unless_it_only_lacked_space() {
+        use rustix::io::Errno;
+        for (stable, errno, intact) in [
+            (false, Errno::IO, true),
+            (true, Errno::NOSPC, true),
+            (true, Errno::DQUOT, true),
+            (true, Errno::IO, false),
+        ] {
+            let disk = Disk::new(tempfile::tempfile().unwrap().into(), false);
+            let direction = Direction::Write { stable };
+            let transfer = Transfer::new(Arc::clone(&disk), direction, 0, IoBuf::from_heap(512));
+            assert!(matches!(
+                transfer.advance(Err(errno)),
+                transfer::Step::Ended(Err(_))
+            ));
+            assert_eq!(disk.sync().is_ok(), intact, "{errno}, stable: {stable}");
+        }
+    }
+
+    #[test]
+    fn short_results_go_on_where_they_stopped() {
+        let disk = Disk::new(tempfile::tempfile().unwrap().into(), false);
+        let transfer = Transfer::new(disk, Direction::Read, 0, IoBuf::from_heap(512));
+        let transfer::Step::Again(transfer) = transfer.advance(Ok(500)) else {
+            panic!("12 bytes are left")
+        };
+        let transfer::Step::Ended(Ok(buf)) = transfer.advance(Ok(12)) else {
+            panic!("nothing is left")
+        };
+        assert_eq!(buf.len(), 512);
+    }
 }

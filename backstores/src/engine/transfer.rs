@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
 use rustix::io::{Errno, ReadWriteFlags};
+use tokio::sync::oneshot;
 
 use super::Disk;
 use crate::IoBuf;
@@ -66,6 +67,12 @@ impl Transfer {
         Err(self)
     }
 
+    /// Leaves it to the disk's threads.
+    pub(super) fn hand_over(self, sender: oneshot::Sender<io::Result<IoBuf>>) {
+        let disk = Arc::clone(&self.disk);
+        disk.workers.run_for(sender, move || self.run());
+    }
+
     /// Runs it here, blocking.
     pub(super) fn run(mut self) -> io::Result<IoBuf> {
         loop {
@@ -114,7 +121,7 @@ impl Transfer {
     /// Takes the result of a system call into account.
     pub(super) fn advance(mut self, result: Result<usize, Errno>) -> Step {
         match result {
-            Err(Errno::INTR | Errno::AGAIN) => Step::Again(self),
+            Err(Errno::INTR) => Step::Again(self),
             Err(error) => {
                 self.note(error);
                 Step::Ended(Err(error.into()))
@@ -133,11 +140,11 @@ impl Transfer {
     }
 
     /// A stable write also reports, and thereby uses up, what happened to pages written back earlier. Only a lack of
-    /// space is taken as the write's own failure, since the disk is whole once there is room again.
+    /// space, after which the disk is whole once there is room again, and a refusal are taken as the write's own.
     fn note(&self, error: Errno) {
         match (self.direction, error) {
             (Direction::Read | Direction::Write { stable: false }, _)
-            | (_, Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {}
+            | (_, Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::INVAL | Errno::OPNOTSUPP) => {}
             (Direction::Write { stable: true }, error) => self.disk.note_loss(error.into()),
         }
     }

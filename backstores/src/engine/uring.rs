@@ -1,8 +1,8 @@
 //! One io_uring per data thread, driven inside that thread's `current_thread` runtime.
 //!
 //! Operations queue up while tasks run. The first of a batch wakes the ring's own task, which thus runs after all tasks
-//! that were ready, submits the batch with one system call and takes the completions that are there already: cached
-//! reads never see an epoll. For the rest the task waits on the ring's descriptor. A batch of 32 is submitted at once.
+//! that were ready, submits the batch with one system call and takes the completions that are there already, without an
+//! epoll. For the rest the task waits on the ring's descriptor. A batch of 32 is submitted at once.
 //! The ring owns buffer and descriptor of every operation until its completion, whatever becomes of the future.
 
 use std::cell::RefCell;
@@ -192,9 +192,13 @@ impl Ring {
     /// Tells the kernel of everything queued; `true` when something had to stay behind.
     fn submit(&mut self) -> bool {
         while self.fill() {
-            if let Err(error) = self.uring.submit() {
-                tracing::debug!(%error, queued = self.queue.len(), "io_uring takes nothing for now");
-                return true;
+            match self.uring.submit() {
+                Ok(1..) => {}
+                Ok(0) => return true,
+                Err(error) => {
+                    tracing::debug!(%error, queued = self.queue.len(), "io_uring takes nothing for now");
+                    return true;
+                }
             }
         }
         false
@@ -230,6 +234,11 @@ impl Ring {
 
     fn complete(&mut self, slot: usize, result: Result<usize, Errno>) {
         let flight = self.slots[slot].take().expect("an operation completes once");
+        if result == Err(Errno::AGAIN) {
+            // The kernel will not wait for this one; a thread can.
+            self.vacant.push(slot);
+            return flight.transfer.hand_over(flight.sender);
+        }
         match flight.transfer.advance(result) {
             Step::Again(transfer) => {
                 self.slots[slot] = Some(Flight { transfer, ..flight });

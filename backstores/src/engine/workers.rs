@@ -42,9 +42,18 @@ impl Workers {
         F: FnOnce() -> T + Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
+        self.run_for(sender, job);
+        receiver
+    }
+
+    /// Queues a job for somebody who waits already.
+    pub(super) fn run_for<T, F>(&self, sender: oneshot::Sender<T>, job: F)
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
         // A receiver that is gone is a dropped future; the job has done its work all the same.
         self.enqueue(Box::new(move || drop(sender.send(job()))));
-        receiver
     }
 
     fn enqueue(&self, job: Job) {

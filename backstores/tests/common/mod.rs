@@ -1,9 +1,18 @@
 //! Stores, engines and buffers for the tests.
+#![allow(
+    dead_code,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "each test binary uses a part of this, and clippy does not take it for tests"
+)]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+use std::sync::{Arc, RwLock};
 
-use backstores::{BlockStore, CacheMode, DataThread, EngineChoice, IoBuf, StoreOptions, StoreSource};
+use backstores::{
+    BlockStore, CacheMode, DataThread, EngineChoice, IoBuf, OpenError, StoreOptions, StoreSource,
+};
 use tempfile::TempDir;
 
 pub(crate) const ENGINES: [EngineChoice; 2] = [EngineChoice::Pool, EngineChoice::Uring];
@@ -88,11 +97,7 @@ impl LoopDevice {
     pub(crate) fn new(dir: &Path, size: u64) -> Option<Self> {
         let backing = dir.join("backing.img");
         std::fs::File::create(&backing).unwrap().set_len(size).unwrap();
-        match Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(&backing)
-            .output()
-        {
+        match run(Command::new("losetup").args(["--find", "--show"]).arg(&backing)) {
             Ok(output) if output.status.success() => Some(Self {
                 path: String::from_utf8(output.stdout).unwrap().trim().into(),
             }),
@@ -106,9 +111,30 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.path).status();
+        let _ = run(Command::new("losetup").arg("--detach").arg(&self.path));
     }
 }
+
+/// Drops a store and opens it again. A child process between fork and exec has copies of all descriptors and thereby
+/// holds our locks a moment longer, so no child starts meanwhile.
+pub(crate) fn reopen(
+    store: Arc<dyn BlockStore>,
+    source: &StoreSource,
+    options: StoreOptions,
+) -> Result<Arc<dyn BlockStore>, OpenError> {
+    let _no_children = CHILDREN.read().unwrap();
+    drop(store);
+    backstores::open(source, options)
+}
+
+/// Starts a child process and waits for it.
+pub(crate) fn run(command: &mut Command) -> std::io::Result<Output> {
+    let _child = CHILDREN.write().unwrap();
+    command.output()
+}
+
+/// Read-locked where no child process may start.
+pub(crate) static CHILDREN: RwLock<()> = RwLock::new(());
 
 /// Says that something could not be tested here; an error where that must not be.
 pub(crate) fn skipped(what: &str, why: &str) {

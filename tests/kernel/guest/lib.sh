@@ -1,0 +1,170 @@
+# Functions for the scenarios, which run in the guest. A scenario is a list of `step`s; each step is a function that
+# fails by the first command that fails. What a step prints goes to the guest's console, which `run` keeps.
+#
+# The conversation with `run` on the host goes over the second serial port, a line each way:
+#   step TITLE | pass TITLE | fail TITLE: CAUSE     how far the scenario is
+#   host VERB ARGUMENTS                             asks for something; the answer is `ok TEXT` or `error TEXT`
+if [ -e /test/scenario.sh ]; then
+  exec 4<>/dev/ttyS1
+  stty raw -echo <&4
+else
+  exec 4>/dev/null # an interactive shell
+fi
+
+# step TITLE FUNCTION [ARGUMENT…]: runs the function; ends the scenario when it fails.
+# Call it as a plain command: after `||` or in `if`, bash would ignore failing commands inside of it.
+step() {
+  local title=$1
+  shift
+  tell "step $title"
+  echo "--- $title"
+  rm -f /run/cause
+  (
+    set -eEu -o pipefail
+    trap 'note_cause "$BASH_COMMAND (line $LINENO)"' ERR
+    "$@"
+  )
+  local status=$?
+  if [ $status = 0 ]; then
+    tell "pass $title"
+  else
+    tell "fail $title: $(cat /run/cause 2>/dev/null || echo "status $status")"
+    show_logs
+    exit 1
+  fi
+}
+
+show_logs() {
+  echo '--- the last of iscsid'
+  [ ! -e /run/iscsid.log ] || grep -avE ' in |nlpayload|thread' /run/iscsid.log | tail -n 25
+  echo '--- the last of the kernel'
+  dmesg | tail -n 25
+}
+
+# The first cause counts: those after it are the callers of the command that failed.
+note_cause() { [ -e /run/cause ] || { echo "$1" >/run/cause; echo "failed: $1"; }; }
+fail() { note_cause "$*"; exit 1; }
+
+tell() { printf '%s\n' "$*" >&4; }
+
+# host VERB [ARGUMENT…]: prints the answer's text; the verbs are the methods `do_…` of `run`.
+host() {
+  local answer
+  tell "host $(printf '%q ' "$@")"
+  read -r answer <&4
+  case $answer in
+    ok*) answer=${answer#ok}; echo "${answer# }" ;;
+    *) fail "host $*: ${answer#error }" ;;
+  esac
+}
+
+# wait_for SECONDS COMMAND…: until the command succeeds.
+wait_for() {
+  local seconds=$1 deadline
+  shift
+  deadline=$((SECONDS + seconds))
+  until "$@"; do
+    [ $SECONDS -lt $deadline ] || fail "not within $seconds s: $*"
+    sleep 0.1
+  done
+}
+
+# expect WHAT EXPECTED ACTUAL
+expect() { [ "$2" = "$3" ] || fail "$1: expected '$2', found '$3'"; }
+
+# --- initiator
+
+# start_initiator NAME: modules and iscsid, whose log shows the text keys of every login.
+start_initiator() {
+  modprobe -a iscsi_tcp sd_mod crc32c
+  echo "InitiatorName=$1" >/etc/iscsi/initiatorname.iscsi
+  mkdir -p /run/lock/iscsi
+  iscsid --foreground --debug 8 >>/run/iscsid.log 2>&1 4>&- &
+  wait_for 20 eval 'iscsiadm -m iface >/dev/null 2>&1'
+}
+
+# node TARGET PORTAL [KEY=VALUE…]: a fresh node record. Error handling is told to wait for a target that restarts.
+node() {
+  local target=$1 portal=$2 setting
+  shift 2
+  iscsiadm -m node -T "$target" -p "$portal" -o delete >/dev/null 2>&1 || true
+  iscsiadm -m node -T "$target" -p "$portal" -o new >/dev/null
+  for setting in node.session.timeo.replacement_timeout=600 "$@"; do
+    iscsiadm -m node -T "$target" -p "$portal" -o update -n "${setting%%=*}" -v "${setting#*=}"
+  done
+}
+
+login() { iscsiadm -m node -T "$1" -p "$2" --login; }
+logout() { iscsiadm -m node -T "$1" -p "$2" --logout; }
+
+# refused TARGET PORTAL STATUS: the login must fail with this exit status of iscsiadm, and leave no session.
+refused() {
+  local status=0
+  login "$1" "$2" || status=$?
+  expect 'status of iscsiadm' "$3" $status
+  if session_of "$1"; then fail "the refused login left a session"; fi
+}
+
+# session_of TARGET: the sysfs directory of its one session.
+session_of() {
+  local session
+  for session in /sys/class/iscsi_session/session*; do
+    [ "$(cat "$session/targetname" 2>/dev/null)" != "$1" ] || { echo "$session"; return; }
+  done
+  return 1
+}
+
+# disk TARGET LUN: the device node, as soon as the kernel has it.
+disk() {
+  wait_for 30 eval "disk_now '$1' '$2' >/dev/null"
+  disk_now "$1" "$2"
+}
+disk_now() {
+  local session block
+  session=$(session_of "$1") || return 1
+  for block in "$session"/device/target*/*:"$2"/block/*; do
+    [ -b "/dev/${block##*/}" ] || return 1
+    echo "/dev/${block##*/}"
+  done
+}
+
+# negotiated TARGET: what the kernel runs the session with, e.g. "header=CRC32C data=None chap=alice mutual=bob".
+negotiated() {
+  local session connection
+  session=$(session_of "$1")
+  connection=$(echo "$session"/device/connection*/iscsi_connection/connection*)
+  echo "header=$(digest "$connection/header_digest") data=$(digest "$connection/data_digest")" \
+    "chap=$(attribute "$session/username") mutual=$(attribute "$session/username_in")"
+}
+digest() { case $(cat "$1") in 0) echo None ;; 1) echo CRC32C ;; *) cat "$1" ;; esac; }
+attribute() { sed 's/^(null)$//' "$1"; }
+
+# --- data
+
+# verify DISK BLOCK-SIZE MIB SEED [OPTION…]: random writes at depth 32, then reads that check each block's CRC32C and
+# the seed, so that data of an earlier round does not pass.
+verify() {
+  local disk=$1 size=$2 mib=$3 seed=$4 result
+  shift 4
+  fio --name=verify --filename="$disk" --rw=randwrite --bs="$size" --size="${mib}m" --iodepth=32 --ioengine=libaio \
+    --direct=1 --verify=crc32c --verify_fatal=1 --randseed="$seed" --output-format=terse --terse-version=3 \
+    "$@" >"/run/fio.${disk##*/}" || fail "fio: status $? (block size $size on $disk)"
+  # Fields of the terse format: 5 error, 6 KiB read, 47 KiB written.
+  result=$(awk -F';' '{ print $5, $6, $47 }' "/run/fio.${disk##*/}")
+  expect "fio's error, KiB read and written (block size $size on $disk)" "0 $((mib * 1024)) $((mib * 1024))" "$result"
+}
+
+# make_files DIRECTORY: files of many sizes and their SHA-256 beside them.
+make_files() {
+  local size
+  mkdir -p "$1"
+  for size in 0 1 511 4096 65537 1048576 7340033 16777216; do head -c $size /dev/urandom >"$1/$size"; done
+  (cd "$1" && sha256sum -- * >../"$(basename "$1")".sha256)
+}
+
+# kernel_is_content: the kernel's log tells of no fault. Lost connections are none: scenarios restart the target.
+kernel_is_content() {
+  local fault='BUG|WARNING|Oops|[Cc]all [Tt]race|blocked for more than|I/O error|EXT4-fs (error|warning)'
+  fault+='|XFS .*([Cc]orrupt|error|[Ss]hut)|rejecting I/O|Sense Key : (Hardware|Medium|Aborted)'
+  if dmesg | grep -E "$fault"; then fail "the kernel's log: $(dmesg | grep -m1 -E "$fault")"; fi
+}
