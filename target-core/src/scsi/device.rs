@@ -64,8 +64,8 @@ impl TargetDevice {
     pub fn map(&self, number: u16, unit: Arc<LogicalUnit>) -> bool {
         // Held throughout, so that no nexus is missed or told twice.
         let nexuses = self.nexuses();
-        match self.luns_mut().entry(number) {
-            Entry::Vacant(place) if number <= Lun::MAX_NUMBER => place.insert(Arc::clone(&unit)),
+        let unit = match self.luns_mut().entry(number) {
+            Entry::Vacant(place) if number <= Lun::MAX_NUMBER => Arc::clone(place.insert(unit)),
             Entry::Vacant(_) | Entry::Occupied(_) => return false,
         };
         for nexus in nexuses.iter() {
