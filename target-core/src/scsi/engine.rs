@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::cdb::{Cdb, LbaRange};
 use super::table::{AttentionRule, COMMANDS, CommandSpec};
 use super::task_set::{Claim, TaskIdentity, TaskTicket};
-use super::{Failure, LogicalUnit, ScsiTask, Sense, TargetDevice, TaskAttribute, UnitAttention};
+use super::{Failure, LogicalUnit, ScsiTask, Sense, SenseKey, TargetDevice, TaskAttribute, UnitAttention};
 use crate::nexus::NexusId;
 use crate::transfer::Transfer;
 
@@ -192,6 +192,7 @@ async fn run(
         ticket: admitted.ticket.as_ref(),
     };
     data.check()?;
+    tracing::trace!(command = admitted.spec.name, tag = task.tag, lun = %task.lun, "runs");
     let operation = admitted.spec.operation;
     operation.run(&context, Cdb::new(&task.cdb), data).await
 }
@@ -204,8 +205,10 @@ fn conclude(failure: Failure, unit: Option<&LogicalUnit>) -> Failure {
             tracing::warn!(serial = unit.map(|unit| &*unit.config().serial), %error, "store failed");
             let sense = Sense::from_store(&error);
             match unit {
-                Some(unit) => sense.at(error.at / u64::from(unit.store().geometry().block_size)),
-                None => sense,
+                Some(unit) if sense.key == SenseKey::MediumError => {
+                    sense.at(error.at / u64::from(unit.store().geometry().block_size))
+                }
+                Some(_) | None => sense,
             }
         }
         (other, _) => return other,
@@ -312,8 +315,8 @@ const CONTROL_IGNORED: u8 = 0b1100_0011;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scsi::Status;
     use crate::scsi::testing::{Command, device, nexus, sense, status, unit};
-    use crate::scsi::{SenseKey, Status};
 
     /// Runs a command on LUN 0 of `device`, for a nexus that has nothing to be told.
     async fn ended(cdb: &[u8]) -> crate::scsi::Outcome {
