@@ -164,7 +164,7 @@ impl FullFeature {
 
 /// SenseLength and sense data (§11.4.7.1).
 fn sense_segment(sense: &Sense) -> Bytes {
-    let sense = sense.encode(false);
+    let sense = sense.encode(sense.descriptor_format);
     let mut data = Vec::with_capacity(sense.len() + 2);
     data.extend(
         u16::try_from(sense.len())

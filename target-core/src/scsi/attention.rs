@@ -101,11 +101,6 @@ impl AttentionQueue {
         }
     }
 
-    /// The next to be told.
-    pub(crate) fn peek(&self) -> Option<UnitAttention> {
-        self.0.first().copied()
-    }
-
     /// The next to be told, which is then done with.
     pub(crate) fn pop(&mut self) -> Option<UnitAttention> {
         (!self.0.is_empty()).then(|| self.0.remove(0))

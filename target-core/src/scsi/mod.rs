@@ -13,7 +13,7 @@ mod status;
 mod table;
 mod task_set;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
