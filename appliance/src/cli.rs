@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Serves file, block and in-memory disks over iSCSI.
 #[derive(Debug, Parser)]
-#[command(name = "lunaport", version, about, after_help = QUICK_START)]
+#[command(name = "lunaport", version, after_help = QUICK_START)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,

@@ -41,21 +41,25 @@ pub(crate) struct Common {
     pub(crate) parameters: Parameters,
 }
 
-/// One target with the exports in order.
+/// One target with the exports in order. The installation is asked for last, when every store is open: a start that
+/// fails before makes no state directory.
 pub(crate) fn from_exports(
     name: &str,
     exports: &[Export],
-    installation: InstallationId,
+    installation: impl FnOnce() -> Result<InstallationId, StartError>,
     common: &Common,
 ) -> Result<Plan, StartError> {
     let name = target_name("--target-name", name)?;
     let numbers = number_luns(exports)?;
     let mut opened = Opened::default();
-    let mut mint = IdentityMint::new(installation, name.as_str());
+    let stores = exports
+        .iter()
+        .map(|export| opened.open(&export.source, export.options))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut mint = IdentityMint::new(installation()?, name.as_str());
     let device = TargetDevice::new(name.clone(), &[TPGT]);
     let mut units = Vec::new();
-    for (export, lun) in exports.iter().zip(numbers) {
-        let store = opened.open(&export.source, export.options)?;
+    for ((export, lun), store) in exports.iter().zip(numbers).zip(stores) {
         let identity = mint.next(&export.source);
         let serial = export.serial.clone().unwrap_or(identity.serial);
         let config = unit_config(
@@ -285,7 +289,7 @@ mod tests {
         let failed = from_exports(
             "iqn.2026-11.org.example:a",
             &exports,
-            InstallationId([0; 16]),
+            || Ok(InstallationId([0; 16])),
             &common,
         );
         let message = failed.unwrap_err().to_string();

@@ -1,7 +1,7 @@
 //! `lunaport serve` and the quick start: everything is prepared and checked, then served until a signal.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -54,12 +54,22 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     // Ports first: they are what fails most often, and nothing needs to be undone.
     let listeners = listen(&common.portals)?;
     let admin = args.admin.map(admin::bind).transpose()?;
-    let database = Database::open(&state_directory(args.state_dir.clone()))?;
+    let directory = state_directory(args.state_dir.clone());
+    // Kept open to the end: the state directory is ours alone.
+    let mut database = None;
     let plan = if exports.is_empty() {
-        plan_saved(&database, &common, saved)?
+        plan_saved(database.insert(open_saved(&directory, saved)?), &common, saved)?
     } else {
-        let installation = database.installation_id(entropy)?;
-        plan::from_exports(&args.target_name, &exports, installation, &common)?
+        plan::from_exports(
+            &args.target_name,
+            &exports,
+            || {
+                database
+                    .insert(Database::open(&directory)?)
+                    .installation_id(entropy)
+            },
+            &common,
+        )?
     };
 
     let runtime = runtime::Builder::new_current_thread()
@@ -71,6 +81,9 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         })?;
     let cores = args.cores.map_or_else(processors, usize::from);
     info!("{}", banner::access_line(&plan, &common.portals));
+    if !exports.is_empty() {
+        info!("serving what --export names; none of it is saved");
+    }
     info!(cores, "files and devices: {engine}");
     let node = Node::new(plan.directory.clone(), entropy, interfaces::addresses);
     let data = Cores::start(cores, args.io_engine.into(), POOL_BYTES, &node).map_err(|source| {
@@ -135,6 +148,19 @@ async fn serve(
     }
 }
 
+/// A start that has nothing to serve makes no state directory.
+fn open_saved(directory: &Path, saved: Saved) -> Result<Database, StartError> {
+    if saved == Saved::Required && !Database::is_there(directory) {
+        return Err(nothing_saved(directory));
+    }
+    Database::open(directory)
+}
+
+fn nothing_saved(directory: &Path) -> StartError {
+    let fix = "give --export SPEC, or run lunaport without a command for the quick start";
+    StartError::state(directory, "nothing is saved there", fix)
+}
+
 fn plan_saved(database: &Database, common: &Common, saved: Saved) -> Result<Plan, StartError> {
     let config = match (database.config()?, saved) {
         (Some(config), _) => config,
@@ -145,14 +171,7 @@ fn plan_saved(database: &Database, common: &Common, saved: Saved) -> Result<Plan
             database.save_config(&config)?;
             return Ok(plan);
         }
-        (None, Saved::Required) => {
-            let fix = "give --export SPEC, or run lunaport without a command for the quick start";
-            return Err(StartError::state(
-                database.directory(),
-                "nothing is saved there",
-                fix,
-            ));
-        }
+        (None, Saved::Required) => return Err(nothing_saved(database.directory())),
     };
     plan::from_saved(&config, database.directory(), common)
 }

@@ -27,7 +27,7 @@ impl Database {
     /// has; it never starts silently empty.
     pub(crate) fn open(directory: &Path) -> Result<Self, StartError> {
         let sled_directory = directory.join("db");
-        let fresh = !sled_directory.join("db").exists();
+        let fresh = !Self::is_there(directory);
         let tree = create_directory(&sled_directory)
             .map_err(|error| {
                 StartError::state(
@@ -46,6 +46,11 @@ impl Database {
         };
         database.check_format(fresh)?;
         Ok(database)
+    }
+
+    /// Whether a state directory has ever been made there.
+    pub(crate) fn is_there(directory: &Path) -> bool {
+        directory.join("db").join("db").exists()
     }
 
     /// The directory itself, for stores that live in it.
