@@ -41,7 +41,6 @@ struct Wish {
 struct Asked {
     itt: u32,
     at: Option<usize>,
-    end: usize,
     tell_release: bool,
 }
 
@@ -237,7 +236,6 @@ impl DataOutBook {
                 Asked {
                     itt: itt.0,
                     at: Some(wish.asked),
-                    end: wish.asked + len,
                     tell_release: false,
                 },
             );

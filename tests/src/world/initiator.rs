@@ -144,13 +144,13 @@ async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
             session.ping();
             None
         }
-        // The window is shut just now.
-        Step::Command | Step::Ping | Step::Logout => None,
         Step::Logout if session.may_send() => {
             session.log_out();
             depart(session).await;
             Some(End::Again)
         }
+        // The window is shut just now.
+        Step::Command | Step::Ping | Step::Logout => None,
         Step::Reinstate => Some(End::Beside),
         Step::Lose => Some(End::Again),
         Step::FallSilent => Some(fall_silent(session).await),

@@ -13,18 +13,18 @@ use super::random::Random;
 
 /// A PDU on the wire.
 #[derive(Clone, Debug)]
-pub struct Pdu {
+pub(crate) struct Pdu {
     /// Its header.
-    pub bhs: [u8; BHS_LEN],
+    pub(crate) bhs: [u8; BHS_LEN],
     /// Its data segment.
-    pub data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
     /// The data digest does not match when it arrives.
-    pub damaged: bool,
+    pub(crate) damaged: bool,
 }
 
 /// The end that sends. Dropping it ends the stream behind what is on its way.
 #[derive(Debug)]
-pub struct Sender {
+pub(crate) struct Sender {
     shared: Arc<Mutex<Shared>>,
     random: Random,
     delay_ms: u64,
@@ -32,7 +32,7 @@ pub struct Sender {
 
 /// The end that receives. Dropping it makes whatever is sent vanish.
 #[derive(Debug)]
-pub struct Receiver {
+pub(crate) struct Receiver {
     shared: Arc<Mutex<Shared>>,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -50,7 +50,7 @@ struct Shared {
 
 /// A direction whose PDUs need up to `delay_ms` milliseconds each.
 #[must_use]
-pub fn pipe(random: Random, delay_ms: u64) -> (Sender, Receiver) {
+pub(crate) fn pipe(random: Random, delay_ms: u64) -> (Sender, Receiver) {
     let shared = Arc::new(Mutex::new(Shared::default()));
     let sender = Sender {
         shared: Arc::clone(&shared),
@@ -62,7 +62,7 @@ pub fn pipe(random: Random, delay_ms: u64) -> (Sender, Receiver) {
 
 impl Sender {
     /// Ready when there is room, or when nobody takes anything any more.
-    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut shared = lock(&self.shared);
         if shared.receiver_gone || shared.bytes < CAPACITY {
             return Poll::Ready(());
@@ -72,7 +72,7 @@ impl Sender {
     }
 
     /// Puts a PDU on its way, whether or not there is room.
-    pub fn send(&mut self, pdu: Pdu) {
+    pub(crate) fn send(&mut self, pdu: Pdu) {
         let delay = self.random.millis(0, self.delay_ms);
         let mut shared = lock(&self.shared);
         if shared.receiver_gone {
@@ -87,20 +87,20 @@ impl Sender {
 
     /// Bytes on the way.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         lock(&self.shared).bytes
     }
 
     /// Bytes that have arrived since the beginning.
     #[must_use]
-    pub fn taken(&self) -> u64 {
+    pub(crate) fn taken(&self) -> u64 {
         lock(&self.shared).taken
     }
 }
 
 impl Receiver {
     /// The next PDU that has arrived; `None` at the end of the stream.
-    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Pdu>> {
+    pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Pdu>> {
         loop {
             let mut shared = lock(&self.shared);
             let Some((due, _)) = shared.items.front() else {
@@ -132,7 +132,7 @@ impl Receiver {
     }
 
     /// The next PDU, when it has arrived.
-    pub async fn recv(&mut self) -> Option<Pdu> {
+    pub(crate) async fn recv(&mut self) -> Option<Pdu> {
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
 }

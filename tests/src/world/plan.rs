@@ -7,24 +7,24 @@ use super::random::Random;
 
 /// A SCSI command.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub(crate) struct Command {
     /// What it does.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// CDB.
-    pub cdb: [u8; 16],
+    pub(crate) cdb: [u8; 16],
     /// Bytes that the CDB calls for, to the target or from it.
-    pub len: usize,
+    pub(crate) len: usize,
     /// Expected Data Transfer Length.
-    pub announced: usize,
+    pub(crate) announced: usize,
     /// Data-Out, as long as announced.
-    pub data_out: Vec<u8>,
+    pub(crate) data_out: Vec<u8>,
     /// Task attribute.
-    pub attribute: TaskAttribute,
+    pub(crate) attribute: TaskAttribute,
 }
 
 /// What a command does.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// READ of so many blocks from one on.
     Read(u64, u64),
     /// WRITE of the blocks that the announced length covers.
@@ -59,7 +59,7 @@ pub enum Kind {
 
 /// One thing that an initiator does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Sends a command.
     Command,
     /// Sends a task management request.
@@ -78,7 +78,7 @@ pub enum Step {
 
 impl Step {
     /// Draws one.
-    pub fn draw(random: &mut Random) -> Self {
+    pub(crate) fn draw(random: &mut Random) -> Self {
         match random.below(1000) {
             0..880 => Self::Command,
             880..910 => Self::Manage(Function::AbortTask),
@@ -96,7 +96,7 @@ impl Step {
 
 impl Command {
     /// Draws one. `stamp` marks what it writes; `likely` says what a block probably holds.
-    pub fn draw(random: &mut Random, stamp: u64, mut likely: impl FnMut(u64) -> Content) -> Self {
+    pub(crate) fn draw(random: &mut Random, stamp: u64, mut likely: impl FnMut(u64) -> Content) -> Self {
         let blocks = match random.below(20) {
             0 => random.between(64, 600),
             1..4 => random.between(9, 64),
@@ -133,7 +133,7 @@ impl Command {
 
     /// READ (16).
     #[must_use]
-    pub fn read(lba: u64, blocks: u64, fua: bool) -> Self {
+    pub(crate) fn read(lba: u64, blocks: u64, fua: bool) -> Self {
         let cdb = long(0x88, if fua { 0x08 } else { 0 }, lba, blocks);
         Self::new(Kind::Read(lba, blocks), cdb, blocks as usize * BLOCK, Vec::new())
     }
@@ -180,7 +180,7 @@ impl Command {
 
     /// SYNCHRONIZE CACHE (10) of everything.
     #[must_use]
-    pub fn flush() -> Self {
+    pub(crate) fn flush() -> Self {
         let mut cdb = [0; 16];
         cdb[0] = 0x35;
         Self::new(Kind::Flush, cdb, 0, Vec::new())
@@ -235,19 +235,19 @@ impl Command {
 
     /// Bytes that move when all goes well.
     #[must_use]
-    pub fn moved(&self) -> usize {
+    pub(crate) fn moved(&self) -> usize {
         self.len.min(self.announced)
     }
 
     /// Whether data flow to the target.
     #[must_use]
-    pub fn is_write(&self) -> bool {
+    pub(crate) fn is_write(&self) -> bool {
         !self.data_out.is_empty()
     }
 
     /// Whether data flow from the target.
     #[must_use]
-    pub fn is_read(&self) -> bool {
+    pub(crate) fn is_read(&self) -> bool {
         !self.is_write() && self.announced > 0
     }
 }
@@ -262,6 +262,6 @@ fn long(opcode: u8, flags: u8, lba: u64, blocks: u64) -> [u8; 16] {
 }
 
 /// Blocks of a logical unit.
-pub const CAPACITY: u64 = 2048;
+pub(crate) const CAPACITY: u64 = 2048;
 /// Blocks at its beginning where most commands meet.
 const HOT: u64 = 24;

@@ -448,7 +448,10 @@ impl Session {
     fn answered(&mut self, itt: Itt, answer: &Answer) {
         let task = self.tasks.remove(&itt.0).expect("looked up by the caller");
         self.note(format_args!("<- {:#x} {answer:?}", itt.0));
-        self.free.push(itt.0);
+        // A tag that a task management request names stays what it is until that is answered.
+        if !task.aborting {
+            self.free.push(itt.0);
+        }
         for (check, problem) in task.finish(&self.scene, answer) {
             self.violated(check, format_args!("{itt} {:?}: {problem}", task.command.kind));
         }
