@@ -11,6 +11,7 @@
 )]
 
 mod data_out;
+mod defects;
 mod initiator;
 mod ledger;
 mod login;
@@ -22,6 +23,8 @@ mod plan;
 mod random;
 mod scene;
 mod session;
+mod spoiled_mover;
+mod spoiled_store;
 mod task;
 
 use std::sync::Arc;
@@ -37,6 +40,7 @@ use target_core::serve::serve;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
+pub use defects::Defect;
 pub use ledger::{Check, Ledger, Violation};
 pub use model::{BLOCK, Content, Model};
 pub use mover::SimMover;
@@ -44,6 +48,8 @@ pub use random::Random;
 
 use plan::CAPACITY;
 use scene::{Accepted, Scene};
+use spoiled_mover::SpoiledMover;
+use spoiled_store::SpoiledStore;
 
 /// What came of a run.
 #[derive(Debug)]
@@ -57,12 +63,22 @@ pub struct Report {
 /// Runs the world of a seed to its end.
 #[must_use]
 pub fn run(seed: u64) -> Report {
+    run_with(seed, None)
+}
+
+/// Runs the world of a seed with a defect planted in it.
+#[must_use]
+pub fn run_spoiled(seed: u64, defect: Defect) -> Report {
+    run_with(seed, Some(defect))
+}
+
+fn run_with(seed: u64, defect: Option<Defect>) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime needs nothing that could be missing");
-    runtime.block_on(World::new(seed).run())
+    runtime.block_on(async { World::new(seed, defect).run().await })
 }
 
 /// A target and its surroundings before anything happens.
@@ -71,11 +87,12 @@ struct World {
     random: Random,
     initiators: u8,
     misfortune: bool,
+    defect: Option<Defect>,
     accepted: mpsc::UnboundedReceiver<Accepted>,
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, defect: Option<Defect>) -> Self {
         let mut random = Random::new(seed);
         let ledger = Ledger::new();
         let initiators = random.between(1, 3) as u8;
@@ -88,7 +105,10 @@ impl World {
         let name: IscsiName = TARGET.parse().expect("a valid name");
         let device = TargetDevice::new(name.clone(), &[Tpgt(1)]);
         for (number, store) in stores.iter().enumerate() {
-            let backing: Arc<dyn BlockStore> = Arc::clone(store) as _;
+            let backing: Arc<dyn BlockStore> = match defect {
+                None => Arc::clone(store) as _,
+                Some(defect) => SpoiledStore::new(Arc::clone(store) as _, defect),
+            };
             assert!(device.map(number as u16, LogicalUnit::new(unit_config(number), backing)));
         }
         let node = Node::new(directory(&name, parameters, device), entropy, Vec::new);
@@ -108,6 +128,7 @@ impl World {
             random,
             initiators,
             misfortune,
+            defect,
             accepted,
         }
     }
@@ -115,7 +136,8 @@ impl World {
     async fn run(mut self) -> Report {
         let scene = Arc::clone(&self.scene);
         let serving = Arc::new(AtomicUsize::new(0));
-        let acceptor = tokio::spawn(accept_all(Arc::clone(&scene), self.accepted, Arc::clone(&serving)));
+        let acceptor = accept_all(Arc::clone(&scene), self.defect, self.accepted, Arc::clone(&serving));
+        let acceptor = tokio::spawn(acceptor);
         let mut actors: Vec<_> = (1..=self.initiators)
             .map(|id| {
                 let steps = self.random.between(20, 150) as usize;
@@ -155,6 +177,7 @@ impl World {
 
 async fn accept_all(
     scene: Arc<Scene>,
+    defect: Option<Defect>,
     mut accepted: mpsc::UnboundedReceiver<Accepted>,
     serving: Arc<AtomicUsize>,
 ) {
@@ -164,7 +187,13 @@ async fn accept_all(
         serving.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             let (node, pool) = (Arc::clone(&scene.node), Arc::clone(&scene.pool));
-            let reason = serve(mover, link(), node, pool).await;
+            let reason = match defect {
+                None => serve(mover, link(), node, pool).await,
+                Some(defect) => {
+                    let spoiled = SpoiledMover::new(mover, Arc::clone(&scene), defect);
+                    serve(spoiled, link(), node, pool).await
+                }
+            };
             scene.ledger.note(format_args!("a connection was closed: {reason}"));
             serving.fetch_sub(1, Ordering::Relaxed);
         });

@@ -41,7 +41,6 @@ pub(crate) struct Scene {
 struct Reset {
     by: u8,
     unit: usize,
-    start: u64,
     end: u64,
 }
 
@@ -99,7 +98,6 @@ impl Scene {
         resets.push(Reset {
             by,
             unit,
-            start: self.tick(),
             end: u64::MAX,
         });
         resets.len() - 1
