@@ -11,7 +11,10 @@ fn the_simulation_finds_every_planted_defect() {
     for defect in Defect::ALL {
         let finds = |seed: &u64| {
             let report = world::run_spoiled(*seed, defect);
-            report.violations.iter().any(|found| found.check == defect.breaks())
+            report
+                .violations
+                .iter()
+                .any(|found| found.check == defect.breaks())
         };
         match (0..WORLDS).find(finds) {
             Some(seed) => println!("{defect:?} breaks {:?} in world {seed}", defect.breaks()),

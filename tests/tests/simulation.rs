@@ -25,6 +25,13 @@ fn nothing_that_must_hold_is_violated_in_any_world() {
     assert!(failing.is_empty(), "seeds {failing:?}");
 }
 
+#[test]
+fn a_seed_names_one_world() {
+    for seed in [3, 14, 15] {
+        assert_eq!(world::run(seed).trace, world::run(seed).trace);
+    }
+}
+
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
     Some(value.parse().expect("a number"))

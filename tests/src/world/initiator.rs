@@ -75,7 +75,7 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
         tokio::select! {
             biased;
             pdu = session.receiver.recv() => match pdu {
-                Some(pdu) => session.heard(pdu),
+                Some(pdu) => session.heard(&pdu),
                 None => return closed(session),
             },
             () = sleep_until(next) => {
@@ -96,17 +96,20 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
     session.ping();
     if settle(session).await {
         session.check_window();
-        session.log_out();
-        depart(session).await;
+        // Not everyone says goodbye.
+        if random.percent(75) {
+            session.log_out();
+            depart(session).await;
+        }
     }
     End::Done
 }
 
 fn closed(session: &Session) -> End {
-    session
-        .scene
-        .ledger
-        .violated(Check::Liveness, "the target closed a connection that did nothing wrong");
+    session.scene.ledger.violated(
+        Check::Liveness,
+        "the target closed a connection that did nothing wrong",
+    );
     End::Again
 }
 
@@ -161,7 +164,7 @@ async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
 async fn settle(session: &mut Session) -> bool {
     while !session.is_idle() {
         match timeout(Duration::from_millis(500), session.receiver.recv()).await {
-            Ok(Some(pdu)) => session.heard(pdu),
+            Ok(Some(pdu)) => session.heard(&pdu),
             Ok(None) => {
                 closed(session);
                 return false;
@@ -177,7 +180,7 @@ async fn depart(session: &mut Session) {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         match tokio::time::timeout_at(deadline, session.receiver.recv()).await {
-            Ok(Some(pdu)) => session.heard(pdu),
+            Ok(Some(pdu)) => session.heard(&pdu),
             Ok(None) if session.logged_out => return,
             Ok(None) | Err(_) => {
                 let detail = "a logout is not answered, or the connection stays open";
@@ -190,11 +193,17 @@ async fn depart(session: &mut Session) {
 
 /// Says and hears nothing until the target must have noticed.
 async fn fall_silent(session: &mut Session) -> End {
-    session.scene.ledger.note(format_args!("i{} falls silent", session.id));
+    session
+        .scene
+        .ledger
+        .note(format_args!("i{} falls silent", session.id));
     sleep(SILENCE).await;
     let tsih = session.terms.tsih;
     if session.scene.node.sessions().iter().any(|view| view.tsih == tsih) {
-        let detail = format!("session {} of a silent initiator is alive after {SILENCE:?}", tsih.0);
+        let detail = format!(
+            "session {} of a silent initiator is alive after {SILENCE:?}",
+            tsih.0
+        );
         session.scene.ledger.violated(Check::NoSessionLeft, detail);
     }
     End::Again

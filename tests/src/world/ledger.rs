@@ -53,7 +53,7 @@ pub struct Violation {
 
 /// The list, shared by everyone who looks.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     began: Instant,
     entries: Arc<Mutex<Vec<Violation>>>,
     trace: Arc<Mutex<Vec<String>>>,
@@ -62,7 +62,7 @@ pub struct Ledger {
 impl Ledger {
     /// An empty list; the world begins now.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             began: Instant::now(),
             entries: Arc::default(),
@@ -71,7 +71,7 @@ impl Ledger {
     }
 
     /// Enters a violation. After a hundred more would not help anybody.
-    pub fn violated(&self, check: Check, detail: impl fmt::Display) {
+    pub(crate) fn violated(&self, check: Check, detail: impl fmt::Display) {
         let violation = Violation {
             check,
             detail: detail.to_string(),
@@ -85,27 +85,27 @@ impl Ledger {
     }
 
     /// Enters a violation unless it holds.
-    pub fn check(&self, check: Check, holds: bool, detail: impl FnOnce() -> String) {
+    pub(crate) fn check(&self, check: Check, holds: bool, detail: impl FnOnce() -> String) {
         if !holds {
             self.violated(check, detail());
         }
     }
 
     /// Remembers what happened, for whoever reruns a seed.
-    pub fn note(&self, what: impl fmt::Display) {
+    pub(crate) fn note(&self, what: impl fmt::Display) {
         let line = format!("{:>12.6} {what}", self.began.elapsed().as_secs_f64());
         self.trace.lock().expect("plain data").push(line);
     }
 
     /// What was violated.
     #[must_use]
-    pub fn violations(&self) -> Vec<Violation> {
+    pub(crate) fn violations(&self) -> Vec<Violation> {
         self.entries.lock().expect("plain data").clone()
     }
 
     /// What happened.
     #[must_use]
-    pub fn trace(&self) -> Vec<String> {
+    pub(crate) fn trace(&self) -> Vec<String> {
         self.trace.lock().expect("plain data").clone()
     }
 }

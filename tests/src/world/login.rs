@@ -89,7 +89,16 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
     let window = (response.exp_cmd_sn, response.max_cmd_sn);
     let (scene, random) = (Arc::clone(scene), random.fork());
     let ends = (sender, receiver);
-    Some(Session::new(scene, id, random, ends, terms, cmd_sn, exp_stat_sn.next(), window))
+    Some(Session::new(
+        scene,
+        id,
+        random,
+        ends,
+        terms,
+        cmd_sn,
+        exp_stat_sn.next(),
+        window,
+    ))
 }
 
 fn offer(scene: &Scene, id: u8, max_recv: usize, random: &mut Random) -> Vec<u8> {
@@ -126,7 +135,9 @@ fn value<'a>(pairs: &'a [KeyValue], key: &str) -> Option<&'a str> {
 }
 
 fn number(pairs: &[KeyValue], key: &str, default: usize) -> usize {
-    value(pairs, key).and_then(|value| value.parse().ok()).unwrap_or(default)
+    value(pairs, key)
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(default)
 }
 
 /// How long a login may take, whatever else goes on.

@@ -44,7 +44,12 @@ async fn hold(scene: &Scene, unit: usize, random: &mut Random) {
     let matching = match random.below(4) {
         0 => Matching::all(),
         1 => Matching::op(StoreOp::Write),
-        2 => Matching::op(random.pick(&[StoreOp::Read, StoreOp::Flush, StoreOp::Unmap, StoreOp::WriteZeroes])),
+        2 => Matching::op(random.pick(&[
+            StoreOp::Read,
+            StoreOp::Flush,
+            StoreOp::Unmap,
+            StoreOp::WriteZeroes,
+        ])),
         _ => {
             let first = random.below(16) * BLOCK as u64;
             Matching::all().touching(first..first + 4 * BLOCK as u64)

@@ -41,12 +41,13 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 pub use defects::Defect;
-pub use ledger::{Check, Ledger, Violation};
-pub use model::{BLOCK, Content, Model};
-pub use mover::SimMover;
-pub use random::Random;
+pub use ledger::{Check, Violation};
 
+use ledger::Ledger;
+use model::BLOCK;
+use mover::SimMover;
 use plan::CAPACITY;
+use random::Random;
 use scene::{Accepted, Scene};
 use spoiled_mover::SpoiledMover;
 use spoiled_store::SpoiledStore;
@@ -136,7 +137,12 @@ impl World {
     async fn run(mut self) -> Report {
         let scene = Arc::clone(&self.scene);
         let serving = Arc::new(AtomicUsize::new(0));
-        let acceptor = accept_all(Arc::clone(&scene), self.defect, self.accepted, Arc::clone(&serving));
+        let acceptor = accept_all(
+            Arc::clone(&scene),
+            self.defect,
+            self.accepted,
+            Arc::clone(&serving),
+        );
         let acceptor = tokio::spawn(acceptor);
         let mut actors: Vec<_> = (1..=self.initiators)
             .map(|id| {
@@ -194,7 +200,9 @@ async fn accept_all(
                     serve(spoiled, link(), node, pool).await
                 }
             };
-            scene.ledger.note(format_args!("a connection was closed: {reason}"));
+            scene
+                .ledger
+                .note(format_args!("a connection was closed: {reason}"));
             serving.fetch_sub(1, Ordering::Relaxed);
         });
     }

@@ -7,14 +7,15 @@
 //! arrives, so that what the target did in between is bracketed.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::ops::Range;
 
 /// Bytes of a block.
-pub const BLOCK: usize = 512;
+pub(crate) const BLOCK: usize = 512;
 
 /// What a block holds.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Content {
+pub(crate) enum Content {
     /// All zeroes.
     Zero,
     /// A stamp and the block's own number, all over.
@@ -27,24 +28,36 @@ pub enum Content {
 
 /// Name of a change.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct ChangeId(u64);
+pub(crate) struct ChangeId(u64);
 
 /// Why a content may not be read.
 #[derive(Clone, Debug)]
-pub struct Stale {
+pub(crate) struct Stale {
     /// The block.
-    pub block: u64,
+    pub(crate) block: u64,
     /// What was read.
-    pub found: Content,
+    pub(crate) found: Content,
     /// What could have been.
-    pub possible: Vec<Content>,
+    pub(crate) possible: Vec<Content>,
     /// What was read would have been right but for what a flush or FUA had promised to keep over a power cut.
-    pub promised: bool,
+    pub(crate) promised: bool,
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            block,
+            found,
+            possible,
+            ..
+        } = self;
+        write!(f, "block {block} held {found:?} instead of one of {possible:?}")
+    }
 }
 
 /// One logical unit.
 #[derive(Debug, Default)]
-pub struct Model {
+pub(crate) struct Model {
     changes: BTreeMap<ChangeId, Change>,
     blocks: HashMap<u64, Block>,
     next: u64,
@@ -87,7 +100,7 @@ struct Sure {
 impl Content {
     /// The bytes of a block.
     #[must_use]
-    pub fn bytes(self) -> [u8; BLOCK] {
+    pub(crate) fn bytes(self) -> [u8; BLOCK] {
         let (stamp, number) = match self {
             Self::Zero | Self::Torn => return [0; BLOCK],
             Self::Stamped(stamp, number) => (stamp, number),
@@ -97,13 +110,15 @@ impl Content {
         unit[..8].copy_from_slice(&stamp.to_be_bytes());
         unit[8..].copy_from_slice(&number.to_be_bytes());
         let mut bytes = [0; BLOCK];
-        bytes.chunks_exact_mut(16).for_each(|slot| slot.copy_from_slice(&unit));
+        bytes
+            .chunks_exact_mut(16)
+            .for_each(|slot| slot.copy_from_slice(&unit));
         bytes
     }
 
     /// What bytes say.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         let (first, rest) = bytes.split_at(16);
         // Every unit equals the one before it.
         if bytes[..bytes.len() - 16] != *rest {
@@ -120,7 +135,7 @@ impl Content {
 
 impl Model {
     /// A change of some blocks begins; `content` says what each would hold. Stamps are never 0.
-    pub fn begin(
+    pub(crate) fn begin(
         &mut self,
         now: u64,
         blocks: Range<u64>,
@@ -142,7 +157,7 @@ impl Model {
     }
 
     /// It was acknowledged.
-    pub fn acknowledged(&mut self, id: ChangeId, now: u64) {
+    pub(crate) fn acknowledged(&mut self, id: ChangeId, now: u64) {
         let Some(change) = self.changes.remove(&id) else {
             return;
         };
@@ -165,7 +180,7 @@ impl Model {
     }
 
     /// It ended otherwise: it may or may not have landed, and will not land any more.
-    pub fn uncertain(&mut self, id: ChangeId, now: u64) {
+    pub(crate) fn uncertain(&mut self, id: ChangeId, now: u64) {
         let Some(change) = self.changes.remove(&id) else {
             return;
         };
@@ -178,7 +193,7 @@ impl Model {
     }
 
     /// It was refused before anything happened.
-    pub fn refused(&mut self, id: ChangeId) {
+    pub(crate) fn refused(&mut self, id: ChangeId) {
         let Some(change) = self.changes.remove(&id) else {
             return;
         };
@@ -188,7 +203,7 @@ impl Model {
     }
 
     /// A block was read between `start` and `now`.
-    pub fn read(&mut self, number: u64, found: Content, start: u64, now: u64) -> Result<(), Stale> {
+    pub(crate) fn read(&mut self, number: u64, found: Content, start: u64, now: u64) -> Result<(), Stale> {
         let last_cut = self.last_cut;
         let block = self.block(number);
         let possible = block.possible(start, 0);
@@ -214,13 +229,13 @@ impl Model {
     }
 
     /// Something that a read would return if it began now: the latest content that may be there.
-    pub fn likely(&mut self, number: u64, now: u64) -> Content {
+    pub(crate) fn likely(&mut self, number: u64, now: u64) -> Content {
         let possible = self.block(number).possible(now, 0);
         possible.last().copied().unwrap_or(Content::Zero)
     }
 
     /// A flush that began at `start` was acknowledged: what was sure before it began is on the medium.
-    pub fn flushed(&mut self, start: u64) {
+    pub(crate) fn flushed(&mut self, start: u64) {
         if start < self.last_cut {
             return;
         }
@@ -230,7 +245,7 @@ impl Model {
     }
 
     /// The power was cut.
-    pub fn power_cut(&mut self, now: u64) {
+    pub(crate) fn power_cut(&mut self, now: u64) {
         self.last_cut = now;
         for block in self.blocks.values_mut() {
             block.sure.retain(|sure| sure.durable);
@@ -275,5 +290,69 @@ impl Block {
         };
         let left = self.candidates.iter().filter(|candidate| !gone(candidate));
         left.map(|candidate| candidate.content).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCKS: Range<u64> = 0..1;
+
+    fn stamped(stamp: u64) -> impl Fn(u64) -> Content {
+        move |block| Content::Stamped(stamp, block)
+    }
+
+    #[test]
+    fn an_acknowledged_write_hides_what_was_before_it() {
+        let mut model = Model::default();
+        let write = model.begin(1, BLOCKS, false, stamped(1));
+        assert!(
+            model.read(0, Content::Zero, 2, 3).is_ok(),
+            "it need not have landed"
+        );
+        model.acknowledged(write, 4);
+        assert!(model.read(0, Content::Zero, 5, 6).is_err());
+        assert!(model.read(0, Content::Stamped(1, 0), 5, 6).is_ok());
+    }
+
+    #[test]
+    fn what_an_abort_left_open_a_read_decides() {
+        for landed in [false, true] {
+            let mut model = Model::default();
+            let write = model.begin(1, BLOCKS, false, stamped(1));
+            model.uncertain(write, 2);
+            let contents = [Content::Zero, Content::Stamped(1, 0)];
+            let (seen, other) = (contents[usize::from(landed)], contents[usize::from(!landed)]);
+            assert!(model.read(0, seen, 3, 4).is_ok());
+            assert!(model.read(0, other, 5, 6).is_err());
+        }
+    }
+
+    #[test]
+    fn a_power_cut_takes_back_what_was_not_flushed_and_nothing_else() {
+        let mut model = Model::default();
+        let first = model.begin(1, BLOCKS, false, stamped(1));
+        model.acknowledged(first, 2);
+        model.flushed(3);
+        let second = model.begin(4, BLOCKS, false, stamped(2));
+        model.acknowledged(second, 5);
+        model.power_cut(6);
+        let gone = model.read(0, Content::Zero, 7, 8).unwrap_err();
+        assert!(gone.promised);
+        assert!(model.read(0, Content::Stamped(1, 0), 7, 8).is_ok());
+        assert!(
+            model.read(0, Content::Stamped(2, 0), 9, 10).is_err(),
+            "the cut decided"
+        );
+    }
+
+    #[test]
+    fn a_block_of_two_writes_is_torn() {
+        let mut bytes = Content::Stamped(7, 3).bytes();
+        assert_eq!(Content::of(&bytes), Content::Stamped(7, 3));
+        bytes[256..].copy_from_slice(&Content::Stamped(8, 3).bytes()[256..]);
+        assert_eq!(Content::of(&bytes), Content::Torn);
+        assert_eq!(Content::of(&[0; BLOCK]), Content::Zero);
     }
 }

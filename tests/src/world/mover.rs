@@ -18,7 +18,7 @@ use super::pipe::{Pdu, Receiver, Sender};
 
 /// The target's end of a simulated connection.
 #[derive(Debug)]
-pub struct SimMover {
+pub(crate) struct SimMover {
     sender: Sender,
     receiver: Receiver,
     pool: Arc<BufPool>,
@@ -40,7 +40,7 @@ struct Queued {
 impl SimMover {
     /// A mover that sends into one pipe and receives from another.
     #[must_use]
-    pub fn new(sender: Sender, receiver: Receiver, pool: Arc<BufPool>) -> Self {
+    pub(crate) fn new(sender: Sender, receiver: Receiver, pool: Arc<BufPool>) -> Self {
         Self {
             sender,
             receiver,

@@ -177,7 +177,9 @@ impl Session {
         while at < to {
             let len = (to - at).min(self.terms.max_send);
             let damaged = self.random.below(400) == 0;
-            let Some(task) = self.tasks.get_mut(&itt) else { return };
+            let Some(task) = self.tasks.get_mut(&itt) else {
+                return;
+            };
             task.damaged |= damaged;
             let data = task.command.data_out[at..at + len].to_vec();
             let request = Request::DataOut(DataOut {
@@ -290,7 +292,7 @@ impl Session {
     }
 
     /// Takes in what arrived.
-    pub(crate) fn heard(&mut self, pdu: Pdu) {
+    pub(crate) fn heard(&mut self, pdu: &Pdu) {
         let response = match Response::decode(&pdu.bhs) {
             Ok(response) => response,
             Err(error) => return self.violated(Check::Protocol, format_args!("no PDU: {error}")),
@@ -302,7 +304,9 @@ impl Session {
                     self.stat_sn(status.stat_sn);
                 }
                 let (max_recv, max_burst) = (self.terms.max_recv, self.terms.max_burst);
-                let Some(task) = self.task(pdu_in.itt, "Data-In") else { return };
+                let Some(task) = self.task(pdu_in.itt, "Data-In") else {
+                    return;
+                };
                 if let Err(problem) = task.data_in(&pdu_in, &pdu.data, max_recv, max_burst) {
                     self.violated(Check::DataIn, format_args!("{}: {problem}", pdu_in.itt));
                 }
@@ -321,7 +325,9 @@ impl Session {
             }
             Response::R2t(r2t) => {
                 // Its numbers may be older than the last ones: it may have waited for its turn.
-                let Some(task) = self.task(r2t.itt, "R2T") else { return };
+                let Some(task) = self.task(r2t.itt, "R2T") else {
+                    return;
+                };
                 match task.r2t(&r2t) {
                     Ok((from, to)) => self.data_out(r2t.itt.0, r2t.ttt, from, to),
                     Err(problem) => self.violated(Check::DataOut, format_args!("{}: {problem}", r2t.itt)),
@@ -402,10 +408,7 @@ impl Session {
         if self.cmd_sn.precedes(exp) {
             self.violated(
                 Check::CommandWindow,
-                format_args!(
-                    "ExpCmdSN {} when {} is to be sent next",
-                    exp.0, self.cmd_sn.0
-                ),
+                format_args!("ExpCmdSN {} when {} is to be sent next", exp.0, self.cmd_sn.0),
             );
         }
         let open = max.next().distance_from(exp);
@@ -472,7 +475,9 @@ impl Session {
             TmfResponse::Complete => {}
             TmfResponse::TaskDoesNotExist if tmf.function == Function::AbortTask => {
                 let open = tmf.covers.iter().filter_map(|itt| self.tasks.get(itt));
-                let unexcused = open.filter(|task| !task.damaged && !self.is_excused(task)).count();
+                let unexcused = open
+                    .filter(|task| !task.damaged && !self.is_excused(task))
+                    .count();
                 if unexcused > 0 {
                     let covers = &tmf.covers;
                     self.violated(

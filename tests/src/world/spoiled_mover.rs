@@ -115,11 +115,15 @@ impl SpoiledMover {
         }
         let after = match &pdu {
             Response::TaskManagement(response) => self.released.take().map(|itt| {
-                good(itt, Numbering {
-                    stat_sn: response.stat_sn,
-                    exp_cmd_sn: response.exp_cmd_sn,
-                    max_cmd_sn: response.max_cmd_sn,
-                }, Residual::None)
+                good(
+                    itt,
+                    Numbering {
+                        stat_sn: response.stat_sn,
+                        exp_cmd_sn: response.exp_cmd_sn,
+                        max_cmd_sn: response.max_cmd_sn,
+                    },
+                    Residual::None,
+                )
             }),
             _ => None,
         };
@@ -131,19 +135,18 @@ impl SpoiledMover {
     }
 
     fn send(&mut self, mut pdu: Response, data: Bytes) {
-        match &mut pdu {
-            Response::AsyncMessage(pdu) => self.spoil(&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
-            Response::Logout(pdu) => self.spoil(&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
-            Response::NopIn(pdu) => self.spoil(&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
-            Response::Reject(pdu) => self.spoil(&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
-            Response::ScsiResponse(pdu) => {
-                self.spoil(&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn);
+        let (stat_sn, exp_cmd_sn, max_cmd_sn) = match &mut pdu {
+            Response::AsyncMessage(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::Logout(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::NopIn(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::Reject(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::ScsiResponse(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::TaskManagement(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::DataIn(_) | Response::Login(_) | Response::R2t(_) | Response::Text(_) => {
+                return self.inner.send_control(pdu, data);
             }
-            Response::TaskManagement(pdu) => {
-                self.spoil(&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn);
-            }
-            Response::DataIn(_) | Response::Login(_) | Response::R2t(_) | Response::Text(_) => {}
-        }
+        };
+        self.spoil(stat_sn, exp_cmd_sn, max_cmd_sn);
         self.inner.send_control(pdu, data);
     }
 
@@ -187,7 +190,8 @@ impl SpoiledMover {
             && self.strikes(Defect::StatusBeforeData)
         {
             put.last = None;
-            self.inner.send_control(good(put.itt, put.numbering, last.residual), Bytes::new());
+            self.inner
+                .send_control(good(put.itt, put.numbering, last.residual), Bytes::new());
         }
         self.inner.put_data(put);
     }
@@ -250,7 +254,11 @@ impl DataMover for SpoiledMover {
     }
 
     fn queued_bytes(&self) -> usize {
-        if self.haunted { 0 } else { self.inner.queued_bytes() }
+        if self.haunted {
+            0
+        } else {
+            self.inner.queued_bytes()
+        }
     }
 
     fn sent_bytes(&self) -> u64 {

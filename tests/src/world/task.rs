@@ -106,7 +106,11 @@ impl Task {
             return Err(format!("DataSN {} instead of {}", pdu.data_sn, self.next_data_sn));
         }
         if pdu.offset as usize != self.received.len() {
-            return Err(format!("offset {} instead of {}", pdu.offset, self.received.len()));
+            return Err(format!(
+                "offset {} instead of {}",
+                pdu.offset,
+                self.received.len()
+            ));
         }
         self.next_data_sn += 1;
         self.received.extend_from_slice(data);
@@ -127,7 +131,10 @@ impl Task {
 
     /// An R2T; what it asks for, or which rule it breaks (RFC 7143 §11.8).
     pub(crate) fn r2t(&mut self, pdu: &R2t) -> Result<(usize, usize), String> {
-        let (from, to) = (pdu.offset as usize, pdu.offset as usize + pdu.desired_len as usize);
+        let (from, to) = (
+            pdu.offset as usize,
+            pdu.offset as usize + pdu.desired_len as usize,
+        );
         if pdu.r2t_sn != self.next_r2t_sn {
             return Err(format!("R2TSN {} instead of {}", pdu.r2t_sn, self.next_r2t_sn));
         }
@@ -158,7 +165,10 @@ impl Task {
             let missing = self.command.announced - self.received.len().min(self.command.announced);
             if missing > 0 && answer.residual != Residual::Underflow(missing as u32) {
                 let residual = answer.residual;
-                problems.push((Check::Residual, format!("{residual:?}, but {missing} bytes did not come")));
+                problems.push((
+                    Check::Residual,
+                    format!("{residual:?}, but {missing} bytes did not come"),
+                ));
             }
         }
         problems
@@ -177,7 +187,10 @@ impl Task {
         }
         if self.command.is_read() && self.received.len() != self.command.moved() {
             let (came, moved) = (self.received.len(), self.command.moved());
-            problems.push((Check::DataIn, format!("{came} of {moved} bytes came before the status")));
+            problems.push((
+                Check::DataIn,
+                format!("{came} of {moved} bytes came before the status"),
+            ));
             return;
         }
         // Of a block that is not announced as a whole nothing need be asked for.
@@ -207,7 +220,7 @@ impl Task {
                 } else {
                     Check::DiskModel
                 };
-                problems.push((check, format!("unit {}: {stale:?}", self.unit)));
+                problems.push((check, format!("unit {}: {stale}", self.unit)));
                 break;
             }
         }
