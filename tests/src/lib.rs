@@ -1,1 +1,3 @@
-//! Placeholder.
+//! What tests across crates share.
+
+pub mod world;
