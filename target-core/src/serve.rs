@@ -80,7 +80,9 @@ impl<M: DataMover> Server<M> {
         mut connection: Connection,
         mut orders: watch::Receiver<Option<Order>>,
     ) -> CloseReason {
-        let mut timer = pin!(sleep_until(Instant::now()));
+        // Read once a turn, after its wait: reading the clock was a twentieth of a small read.
+        let mut time = Instant::now();
+        let mut timer = pin!(sleep_until(time));
         let mut stuck = StuckWatch::default();
         loop {
             while let Some(action) = connection.poll_action() {
@@ -89,31 +91,28 @@ impl<M: DataMover> Server<M> {
                 }
             }
             // Looked at before every wait: a peer that floods would otherwise never meet a deadline.
-            if let Some(timeout) = stuck.look(&self.mover, self.response_timeout()) {
+            if let Some(timeout) = stuck.look(&self.mover, time, self.response_timeout()) {
                 return CloseReason::ResponsesStuck(timeout);
             }
-            if connection.poll_timeout().is_some_and(|due| due <= now()) {
-                connection.handle(now(), Event::Timeout);
+            let due = connection.poll_timeout();
+            if due.is_some_and(|due| due <= time.into_std()) {
+                connection.handle(time.into_std(), Event::Timeout);
                 continue;
             }
-            set_timer(
-                timer.as_mut(),
-                connection.poll_timeout(),
-                stuck.due(self.response_timeout()),
-            );
+            set_timer(timer.as_mut(), time, due, stuck.due(self.response_timeout()));
             let mover = &mut self.mover;
             // Commands first: their responses then share one write.
             let event = tokio::select! { biased;
-                Some(event) = self.from_commands.recv() => Event::Task(event),
-                Some(()) = self.commands.next() => continue,
-                Ok(()) = orders.changed() => match *orders.borrow_and_update() {
-                    Some(order) => Event::Order(order),
-                    None => continue,
-                },
-                notify = poll_fn(|cx| mover.poll_notify(cx)) => Event::Notify(notify),
-                () = timer.as_mut() => continue,
+                Some(event) = self.from_commands.recv() => Some(Event::Task(event)),
+                Some(()) = self.commands.next() => None,
+                Ok(()) = orders.changed() => orders.borrow_and_update().map(Event::Order),
+                notify = poll_fn(|cx| mover.poll_notify(cx)) => Some(Event::Notify(notify)),
+                () = timer.as_mut() => None,
             };
-            connection.handle(now(), event);
+            time = Instant::now();
+            if let Some(event) = event {
+                connection.handle(time.into_std(), event);
+            }
         }
     }
 
@@ -231,16 +230,16 @@ struct StuckWatch {
 
 impl StuckWatch {
     /// The time-out, when it is over.
-    fn look(&mut self, mover: &impl DataMover, patience: Duration) -> Option<Duration> {
+    fn look(&mut self, mover: &impl DataMover, time: Instant, patience: Duration) -> Option<Duration> {
         if mover.queued_bytes() == 0 {
             self.since = None;
             return None;
         }
         let sent = mover.sent_bytes();
         match self.since {
-            Some((since, before)) if before == sent => (since.elapsed() >= patience).then_some(patience),
+            Some((since, before)) if before == sent => (time - since >= patience).then_some(patience),
             _ => {
-                self.since = Some((Instant::now(), sent));
+                self.since = Some((time, sent));
                 None
             }
         }
@@ -252,13 +251,18 @@ impl StuckWatch {
 }
 
 /// Moves the timer only when it is wrong: most turns of the loop leave it alone.
-fn set_timer(timer: Pin<&mut Sleep>, connection: Option<std::time::Instant>, stuck: Option<Instant>) {
+fn set_timer(
+    timer: Pin<&mut Sleep>,
+    time: Instant,
+    connection: Option<std::time::Instant>,
+    stuck: Option<Instant>,
+) {
     let due = [connection.map(Instant::from_std), stuck]
         .into_iter()
         .flatten()
         .min();
-    let due = due.unwrap_or_else(|| Instant::now() + FAR);
-    if timer.deadline() > due || timer.is_elapsed() || timer.deadline() <= Instant::now() {
+    let due = due.unwrap_or(time + FAR);
+    if timer.deadline() > due || timer.is_elapsed() || timer.deadline() <= time {
         timer.reset(due);
     }
 }
