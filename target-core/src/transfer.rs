@@ -40,6 +40,8 @@ pub enum TaskEvent {
         offset: u32,
         /// The bytes.
         buf: IoBuf,
+        /// It completes what the command has to give: nothing but its end follows.
+        is_last: bool,
         /// Share of the connection's bytes in flight.
         budget: Option<OwnedSemaphorePermit>,
     },
@@ -256,6 +258,7 @@ impl Transfer {
             task: self.setup.task,
             offset: self.data_in.moved,
             buf,
+            is_last: len == self.data_in.rest(),
             budget: Some(budget),
         };
         self.setup.events.send(put).map_err(|_| Failure::Aborted)?;

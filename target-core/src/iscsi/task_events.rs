@@ -44,14 +44,18 @@ impl FullFeature {
                 task,
                 offset,
                 buf,
+                is_last,
                 budget,
             } => {
                 let Some((itt, task)) = self.tasks.by_id(task) else {
                     return;
                 };
-                let lun = task.lun;
-                let before = task.held.replace(HeldPut { offset, buf, budget });
-                if let Some(put) = before {
+                let (lun, put) = (task.lun, HeldPut { offset, buf, budget });
+                // Only a piece that nothing but the end follows may be held back: a task that waits for its share of
+                // the bytes in flight must not be what keeps a share from coming free.
+                if is_last {
+                    task.held = Some(put);
+                } else {
                     actions.push_back(Action::Put(self.put(itt, lun, put, None)));
                 }
             }

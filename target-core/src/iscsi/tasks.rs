@@ -27,7 +27,7 @@ pub(super) struct Task {
     pub(super) lun: Lun,
     pub(super) immediate: bool,
     pub(super) abort: AbortSignal,
-    /// The latest piece of Data-In, held back until it is known whether it is the last.
+    /// The last piece of Data-In, held back until it is known how the command ended.
     pub(super) held: Option<HeldPut>,
     get: Option<PendingGet>,
 }

@@ -54,7 +54,7 @@ login_mutual_chap() {
   : >/run/iscsid.log
   login $guarded $guarded_portal
   expect 'negotiated' 'header=None data=None chap=guest mutual=lunaport' "$(negotiated $guarded)"
-  # 7 is SHA3-256: the only algorithm offered, and the one the target chose.
+  # 8 is SHA3-256: the only algorithm offered, and the one the target chose.
   expect 'CHAP_A offered and chosen' 'CHAP_A=8 CHAP_A=8' "$(grep -ao 'CHAP_A=.*' /run/iscsid.log | paste -sd ' ')"
   verify "$(disk $guarded 0)" 64k 16 1
   logout $guarded $guarded_portal
