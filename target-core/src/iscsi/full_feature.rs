@@ -527,7 +527,7 @@ impl FullFeature {
         let known = self.window.early().any(waiting);
         let to_come = self.tasks.get(referenced).is_none()
             && (known || !pdu.ref_cmd_sn.precedes(self.window.exp_cmd_sn()));
-        let response = if to_come && pdu.ref_cmd_sn.precedes(pdu.cmd_sn.next()) {
+        let response = if to_come && pdu.ref_cmd_sn.precedes(pdu.cmd_sn) {
             let (given_up, command) = self.window.give_up(pdu.ref_cmd_sn);
             if command.is_some() {
                 actions.push_back(Action::End(referenced));
