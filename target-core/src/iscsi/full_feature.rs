@@ -525,9 +525,18 @@ impl FullFeature {
         }
         let waiting = |item: &Ordered| matches!(item, Ordered::Command { pdu, .. } if pdu.itt == referenced);
         let known = self.window.early().any(waiting);
+        // The number may be that of another request which waits behind a hole: that one is not to be lost.
+        let of_another = |item: &Ordered| {
+            let cmd_sn = match item {
+                Ordered::Command { pdu, .. } => Some(pdu.cmd_sn),
+                Ordered::Control { pdu, .. } => pdu.cmd_sn(),
+            };
+            cmd_sn == Some(pdu.ref_cmd_sn) && !waiting(item)
+        };
         let to_come = self.tasks.get(referenced).is_none()
+            && !self.window.early().any(of_another)
             && (known || !pdu.ref_cmd_sn.precedes(self.window.exp_cmd_sn()));
-        let response = if to_come && pdu.ref_cmd_sn.precedes(pdu.cmd_sn.next()) {
+        let response = if to_come && pdu.ref_cmd_sn.precedes(pdu.cmd_sn) {
             let (given_up, command) = self.window.give_up(pdu.ref_cmd_sn);
             if command.is_some() {
                 actions.push_back(Action::End(referenced));

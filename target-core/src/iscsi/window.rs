@@ -94,6 +94,10 @@ impl<T> CommandWindow<T> {
             self.open();
             return (true, None);
         }
+        if matches!(self.early.get(&position), Some(None)) {
+            // Given up before: opening the window once more would let a peer widen it without end.
+            return (false, None);
+        }
         let waiting = self.early.insert(position, None).flatten();
         self.open();
         (true, waiting)
@@ -159,5 +163,14 @@ mod tests {
         assert_eq!(window.next_ready(), Some('c'));
         assert_eq!(window.exp_cmd_sn(), Sn(13));
         assert_eq!(window.give_up(Sn(10)), (false, None));
+    }
+
+    #[test]
+    fn a_number_given_up_twice_opens_the_window_once() {
+        let mut window = CommandWindow::new(Sn(10), 8);
+        assert_eq!(window.arrive(Sn(12), 'c'), Arrival::Early);
+        assert_eq!(window.give_up(Sn(12)), (true, Some('c')));
+        assert_eq!(window.give_up(Sn(12)), (false, None));
+        assert_eq!(window.max_cmd_sn(), Sn(18));
     }
 }
