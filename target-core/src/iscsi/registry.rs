@@ -1,7 +1,7 @@
 //! What one target process shares between its connections: the directory, every connection and session alive, and
 //! who may come in next. Locks are held for map operations and calls that return at once, never across a wait.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -77,7 +77,7 @@ pub(crate) struct Membership {
 struct Registry {
     next_id: u64,
     last_tsih: u16,
-    connections: HashMap<u64, Entry>,
+    connections: BTreeMap<u64, Entry>,
 }
 
 #[derive(Debug)]

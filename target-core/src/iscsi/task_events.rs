@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use iscsi_proto::Itt;
-use iscsi_proto::pdu::{Residual, Response, ScsiResponse, ScsiResponseCode};
+use iscsi_proto::pdu::{Residual, Response, ScsiCommand, ScsiResponse, ScsiResponseCode};
 
 use super::event::Action;
 use super::full_feature::FullFeature;
@@ -37,7 +37,8 @@ impl FullFeature {
                     filled,
                     numbering,
                 };
-                self.tasks.await_data(itt, reply, now);
+                self.tasks
+                    .await_data(itt, reply, now, self.limits.data_out_timeout);
                 actions.push_back(Action::Get(get));
             }
             TaskEvent::Put {
@@ -60,7 +61,9 @@ impl FullFeature {
                 }
             }
             TaskEvent::Done { task, outcome } => {
-                let Some((itt, _)) = self.tasks.by_id(task) else {
+                let Some(itt) = self.tasks.by_id(task).map(|(itt, _)| itt) else {
+                    // One that was aborted is out of the store at last.
+                    self.abandoned = self.abandoned.saturating_sub(1);
                     return;
                 };
                 let Some(task) = self.tasks.remove(itt) else {
@@ -68,23 +71,33 @@ impl FullFeature {
                 };
                 self.task_ended(task.immediate);
                 self.end(itt, task, &outcome, actions);
-                self.finish_drain(now, actions);
+                self.end_if_due(now, actions);
             }
         }
     }
 
-    /// Ends a command that never reached the device.
-    pub(super) fn fail_at_once(&mut self, itt: Itt, sense: Sense, actions: &mut VecDeque<Action>) {
-        let Some(task) = self.tasks.remove(itt) else {
+    /// Ends a command that never reached the device. Nothing of its data moves (§11.4.5).
+    pub(super) fn fail_at_once(
+        &mut self,
+        pdu: &ScsiCommand,
+        status: Status,
+        sense: Option<Sense>,
+        actions: &mut VecDeque<Action>,
+    ) {
+        let Some(task) = self.tasks.remove(pdu.itt) else {
             return;
         };
         self.task_ended(task.immediate);
-        let outcome = Outcome::Status {
-            status: Status::CheckCondition,
-            sense: Some(sense),
-            residual: Residual::None,
+        let residual = match pdu.expected_len {
+            0 => Residual::None,
+            len => Residual::Underflow(len),
         };
-        self.end(itt, task, &outcome, actions);
+        let outcome = Outcome::Status {
+            status,
+            sense,
+            residual,
+        };
+        self.end(pdu.itt, task, &outcome, actions);
     }
 
     fn end(&mut self, itt: Itt, mut task: Task, outcome: &Outcome, actions: &mut VecDeque<Action>) {
