@@ -1,9 +1,11 @@
 //! The one loop: joins a data mover, a connection and the connection's commands. Both transports and the simulation
 //! run through it.
 //!
-//! What a connection can cost in memory, at most: commands × immediate data (128 × 256 KiB by default, only while the
-//! pool is dry), 4 MiB of Data-In under way, two chunks of 256 KiB a running command from the core's bounded pool,
-//! 64 KiB of text, and what its transport keeps for framing.
+//! What a connection can cost in memory, at most: for each command of the window (128) the immediate data that it really
+//! sent, in a buffer of at most twice their length (256 KiB); 4 MiB of Data-In that the initiator has not taken; 8 MiB of
+//! buffers for Data-Out that it still owes; 64 KiB of text; and what its transport keeps for framing. A command takes its
+//! share of the two budgets before it takes a buffer, so that an initiator that is slow or silent keeps nothing from the
+//! others of its data core. Beyond that a command holds two chunks of 256 KiB at most, while its store works.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -55,6 +57,7 @@ struct Server<M> {
     session: Option<(Arc<NexusId>, Arc<Target>)>,
     commands: Commands,
     budget: Arc<Semaphore>,
+    out_budget: Arc<Semaphore>,
     /// Unbounded in type; a command has at most one `Get` outstanding, its `Put`s are limited by the budget, and the
     /// number of commands by the window.
     to_connection: mpsc::UnboundedSender<TaskEvent>,
@@ -71,6 +74,7 @@ impl<M: DataMover> Server<M> {
             membership: Some(membership),
             session: None,
             budget: Arc::new(Semaphore::new(DATA_IN_MAX)),
+            out_budget: Arc::new(Semaphore::new(DATA_OUT_MAX)),
             to_connection,
             from_commands,
         }
@@ -180,6 +184,7 @@ impl<M: DataMover> Server<M> {
             immediate,
             events: self.to_connection.clone(),
             budget: Arc::clone(&self.budget),
+            out_budget: Arc::clone(&self.out_budget),
             pool: Arc::clone(&self.pool),
             abort,
         };
@@ -354,6 +359,8 @@ fn now() -> std::time::Instant {
 
 /// Data-In a connection may have between store and socket, bytes: a slow reader cannot own the pool.
 const DATA_IN_MAX: usize = 4 << 20;
+/// Buffers a connection may keep waiting for Data-Out, bytes: a silent writer cannot own it either.
+const DATA_OUT_MAX: usize = 8 << 20;
 /// How long the last words may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);

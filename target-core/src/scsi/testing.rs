@@ -193,6 +193,7 @@ pub(crate) fn connection(
         }),
         events: to_connection,
         budget: Arc::new(Semaphore::new(4 << 20)),
+        out_budget: Arc::new(Semaphore::new(8 << 20)),
         pool: BufPool::new(16 << 20),
         abort: AbortSignal::default(),
     };

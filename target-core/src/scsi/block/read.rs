@@ -65,7 +65,7 @@ pub(crate) async fn run(
         unit.store().flush().await?;
     }
     for chunk in chunks(range.lba * block, room.next_multiple_of(block)) {
-        let buf = data.buffer(chunk.len).await;
+        let buf = data.in_buffer(chunk.len).await?;
         data.check()?;
         let buf = unit.store().read(chunk.at, buf).await?;
         data.put(buf).await?;
