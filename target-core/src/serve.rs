@@ -277,9 +277,14 @@ impl Drop for Commands {
         }
         // Outside a runtime, which is then at its end, nothing can be polled any more.
         if let Ok(runtime) = Handle::try_current() {
-            let mut rest = Self::new(Arc::clone(&self.node));
-            std::mem::swap(&mut rest.running, &mut self.running);
-            drop(runtime.spawn(async move { rest.see_to_their_end().await }));
+            // Not as `Self`: a runtime that is ending drops what it is given, and this would begin anew without end.
+            let (mut running, node) = (std::mem::take(&mut self.running), Arc::clone(&self.node));
+            drop(runtime.spawn(async move {
+                node.abandon(running.len());
+                while running.next().await.is_some() {
+                    node.abandoned_ended(1);
+                }
+            }));
         }
     }
 }

@@ -1,3 +1,4 @@
 //! What tests across crates share.
 
+pub mod conversation;
 pub mod world;
