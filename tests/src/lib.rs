@@ -1,3 +1,4 @@
 //! What tests across crates share.
+#![forbid(unsafe_code)]
 
 pub mod world;
