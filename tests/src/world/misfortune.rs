@@ -12,15 +12,22 @@ use super::scene::Scene;
 
 /// Makes the stores misbehave until all initiators are done, then leaves them healthy.
 pub(crate) async fn befall(scene: Arc<Scene>, mut random: Random) {
+    let mut befallen = 0;
     while scene.busy.load(Ordering::Relaxed) > 0 {
-        let pause = random.millis(5, 400);
+        // Dense while most is going on; later somebody may just be silent for long.
+        let pause = if befallen < DENSE {
+            random.millis(1, 60)
+        } else {
+            random.millis(100, 2000)
+        };
+        befallen += 1;
         tokio::time::sleep(pause).await;
         let unit = random.below(scene.stores.len() as u64) as usize;
         scene.stores[unit].heal();
         match random.below(100) {
-            0..50 => hold(&scene, unit, &mut random).await,
-            50..70 => inject(&scene, unit, &mut random),
-            70..80 => power_cut(&scene, unit, &mut random).await,
+            0..35 => hold(&scene, unit, &mut random).await,
+            35..80 => inject(&scene, unit, &mut random),
+            80..88 => power_cut(&scene, unit, &mut random).await,
             _ => {}
         }
     }
@@ -107,3 +114,6 @@ fn recover(store: &FaultStore) {
     store.heal();
     store.resume();
 }
+
+/// Misfortunes that follow closely upon each other.
+const DENSE: usize = 60;
