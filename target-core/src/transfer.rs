@@ -393,20 +393,20 @@ impl Transfer {
             buf.set_len(len);
             return Ok((buf, available, None));
         }
-        let share = match available < len {
-            true => Some(self.share(&self.setup.out_budget, len).await?),
-            false => None,
-        };
-        let mut buf = match self.arrived {
-            Some(_) => self.second_buffer(len),
-            None => self.pool_buffer(len).await?,
-        };
-        let filled = available.min(len);
-        if let Some(arrived) = &self.arrived {
-            buf[..filled].copy_from_slice(&arrived[self.arrived_at..self.arrived_at + filled]);
-            self.arrived_at += filled;
+        if available < len {
+            // A block of the pool is not kept while waiting for a share: those who have one may wait for the pool.
+            let begun = self.arrived.take().map(|buf| buf[self.arrived_at..].to_vec());
+            let share = self.share(&self.setup.out_budget, len).await?;
+            let mut buf = self.pool_buffer(len).await?;
+            buf[..available].copy_from_slice(&begun.unwrap_or_default());
+            return Ok((buf, available, Some(share)));
         }
-        Ok((buf, filled, share))
+        let mut buf = self.second_buffer(len);
+        if let Some(arrived) = &self.arrived {
+            buf.copy_from_slice(&arrived[self.arrived_at..self.arrived_at + len]);
+            self.arrived_at += len;
+        }
+        Ok((buf, len, None))
     }
 
     async fn pool_buffer(&self, len: usize) -> Result<IoBuf, Failure> {
@@ -417,13 +417,12 @@ impl Transfer {
         }
     }
 
-    /// Why nobody waits in a circle: a share comes before a buffer, and before it nothing is held but immediate data,
-    /// which the window bounds. Whoever holds a share waits for its own initiator (whose deadline ends that), for its own
-    /// store, or for the pool. Whoever holds a block of the pool waits for the first two, or for a share that only its
-    /// own connection's initiator keeps back, but never for a second block ([`second_buffer`](Self::second_buffer)): so
-    /// blocks come back. Looking ahead waits for neither share nor block, and what it got is freed by the next `get`,
-    /// once the store has had the chunk before. A command that waits in the task set holds no share: it asks for data
-    /// only behind it, or, where it claims blocks after its parameter list, has received that list.
+    /// Why nobody waits in a circle: a share comes before a buffer, and who waits for a share holds no block of the pool.
+    /// Whoever holds a share waits for its own initiator (whose deadline ends that), for its own store, or for the pool.
+    /// Whoever holds a block of the pool waits for the first two alone, never for a second block
+    /// ([`second_buffer`](Self::second_buffer)): so blocks come back, and with them shares. Looking ahead waits for
+    /// nothing; its share is freed by the next `get`, once the store has had the chunk before. A command that waits in
+    /// the task set holds none: it asks for data only behind it, or has received its whole parameter list.
     async fn share(&self, budget: &Arc<Semaphore>, len: usize) -> Result<OwnedSemaphorePermit, Failure> {
         let len = wire_len(len);
         if let Ok(share) = Arc::clone(budget).try_acquire_many_owned(len) {
