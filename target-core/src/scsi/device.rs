@@ -100,7 +100,7 @@ impl TargetDevice {
 
     /// A session begins: the nexus exists and has a unit attention (29/00) on every unit.
     ///
-    /// 29/00 stands for power on, any reset and the loss of the same nexus earlier, whichever came last (SAM-5 §5.14.5).
+    /// 29/00 stands for power on, any reset and the loss of the same nexus earlier, whichever came last (SAM-5 §5.14).
     /// A nexus of the same name that is still attached is lost thereby.
     pub fn attach(&self, nexus: &Arc<NexusId>) {
         let mut nexuses = self.nexuses();

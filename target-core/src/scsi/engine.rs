@@ -111,7 +111,7 @@ fn admit(
     let cdb = Cdb::new(&task.cdb);
     let spec = find(cdb, unit.map(Arc::as_ref));
     let Some(unit) = unit else {
-        // Only commands that say so answer for a unit that is not there (SPC-4 §6.4.2, §6.33, §6.39).
+        // Only commands that say so answer for a unit that is not there (SPC-4 §6.6, §6.33, §6.39).
         return match spec {
             Ok(spec) if !spec.needs.unit => {
                 check_usage(spec, cdb)?;
@@ -284,7 +284,7 @@ fn check_usage(spec: &CommandSpec, cdb: Cdb<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// 05/21/00 with the first block that is not there (SBC-4 §4.5).
+/// 05/21/00 with the first block that is not there (SBC-4, READ and WRITE).
 fn check_range(range: LbaRange, unit: &LogicalUnit) -> Result<LbaRange, Failure> {
     let capacity = unit.blocks();
     if range.fits(capacity) {
