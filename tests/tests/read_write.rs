@@ -1,4 +1,5 @@
 //! Data both ways over TCP: immediate, solicited and unsolicited, with residuals, and many at once.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use iscsi_proto::Ttt;
 use iscsi_proto::pdu::{Request, Residual, Response};

@@ -332,7 +332,7 @@ fn named_files_exist(source: &Source) -> Vec<String> {
     if !is_document {
         return Vec::new();
     }
-    let folder = Path::new(&source.path).parent().unwrap_or(Path::new(""));
+    let folder = Path::new(&source.path).parent().unwrap_or_else(|| Path::new(""));
     let mut problems = Vec::new();
     for (at, _) in source.text.match_indices("](") {
         let target = source.text[at + 2..].split(')').next().unwrap_or_default();
