@@ -92,10 +92,15 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
             source,
         }
     })?;
+    // Before anybody is told that it runs: from then on a signal must mean a clean stop.
+    let signals = {
+        let _entered = runtime.enter();
+        StopSignals::install()?
+    };
     if saved == Saved::QuickStart {
         quick_start::greet(&plan, common.portals[0]);
     }
-    runtime.block_on(serve(&plan, listeners, admin, data, node))
+    runtime.block_on(serve(&plan, listeners, admin, data, node, signals))
 }
 
 /// Serves, drains, flushes.
@@ -105,8 +110,8 @@ async fn serve(
     admin: Option<TcpListener>,
     cores: Cores,
     node: Arc<Node>,
+    mut signals: StopSignals,
 ) -> Result<ExitCode, StartError> {
-    let mut signals = StopSignals::install()?;
     for unit in &plan.units {
         info!("{}", banner::unit_line(unit));
     }
