@@ -1,9 +1,10 @@
 //! What the first lines say: who may log in, what is served, and the commands to paste.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use target_core::control::ChapPolicy;
 
+use crate::address::reachable;
 use crate::plan::{Plan, PlannedUnit};
 use crate::size::format_size;
 
@@ -77,14 +78,4 @@ libiscsi:
   iscsi-readcapacity16 {url}
 "
     )
-}
-
-/// An address somebody can paste: the loopback one for an unspecified portal.
-fn reachable(portal: SocketAddr) -> SocketAddr {
-    let ip = match portal.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    SocketAddr::new(ip, portal.port())
 }

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use backstores::EngineChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::address::{environment_list, portals_from_environment};
+use crate::error::StartError;
+
 /// Serves file, block and in-memory disks over iSCSI.
 #[derive(Debug, Parser)]
 #[command(name = "lunaport", version, after_help = QUICK_START)]
@@ -120,39 +123,20 @@ impl ServeArgs {
     }
 
     /// Fills the options that may be given several times from the environment where the command line has none.
-    pub(crate) fn with_lists_from_environment(mut self) -> Result<Self, crate::error::StartError> {
-        fill(&mut self.exports, "LUNAPORT_EXPORT");
-        fill(&mut self.chap, "LUNAPORT_CHAP");
-        fill(&mut self.set, "LUNAPORT_SET");
-        let mut portals = Vec::new();
-        if self.portals.is_empty() {
-            fill(&mut portals, "LUNAPORT_PORTAL");
+    pub(crate) fn with_lists_from_environment(mut self) -> Result<Self, StartError> {
+        for (list, variable) in [
+            (&mut self.exports, "LUNAPORT_EXPORT"),
+            (&mut self.chap, "LUNAPORT_CHAP"),
+            (&mut self.set, "LUNAPORT_SET"),
+        ] {
+            if list.is_empty() {
+                *list = environment_list(variable);
+            }
         }
-        for portal in portals {
-            let address = portal.parse().map_err(|_| {
-                crate::error::StartError::option(
-                    "LUNAPORT_PORTAL",
-                    &portal,
-                    "not of the form ADDR:PORT or [ADDR6]:PORT",
-                )
-            })?;
-            self.portals.push(address);
+        if self.portals.is_empty() {
+            self.portals = portals_from_environment()?;
         }
         Ok(self)
-    }
-}
-
-fn fill(list: &mut Vec<String>, variable: &str) {
-    if list.is_empty()
-        && let Ok(value) = std::env::var(variable)
-    {
-        list.extend(
-            value
-                .split([';', '\n'])
-                .map(str::trim)
-                .filter(|item| !item.is_empty())
-                .map(Into::into),
-        );
     }
 }
 

@@ -1,13 +1,14 @@
 //! `lunaport health`: a discovery login, as an initiator would do it, and a request for the targets.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response, TextRequest};
 use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Lun, Sn, Tsih, Ttt, text};
 
+use crate::address::{ISCSI_PORT, portals_from_environment, reachable};
 use crate::cli::HealthArgs;
 use crate::error::StartError;
 
@@ -15,40 +16,16 @@ use crate::error::StartError;
 pub(crate) fn run(args: &HealthArgs) -> Result<ExitCode, StartError> {
     let portal = reachable(match args.portal {
         Some(portal) => portal,
-        None => portal_from_environment()?,
+        // What `serve` in the same container was given.
+        None => match portals_from_environment()?.first() {
+            Some(portal) => *portal,
+            None => SocketAddr::from((Ipv4Addr::LOCALHOST, ISCSI_PORT)),
+        },
     });
     let targets =
         discover(portal).map_err(|error| StartError::option("health: portal", portal.to_string(), error))?;
     drop(writeln!(io::stdout(), "{portal} serves {}", targets.join(", ")));
     Ok(ExitCode::SUCCESS)
-}
-
-/// The portal that `serve` in the same container was given.
-fn portal_from_environment() -> Result<SocketAddr, StartError> {
-    let value = std::env::var("LUNAPORT_PORTAL").unwrap_or_default();
-    let first = value
-        .split([';', '\n'])
-        .map(str::trim)
-        .find(|item| !item.is_empty());
-    match first {
-        None => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 3260))),
-        Some(portal) => portal.parse().map_err(|_| {
-            StartError::option(
-                "LUNAPORT_PORTAL",
-                portal,
-                "not of the form ADDR:PORT or [ADDR6]:PORT",
-            )
-        }),
-    }
-}
-
-fn reachable(portal: SocketAddr) -> SocketAddr {
-    let ip = match portal.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, portal.port())
 }
 
 /// The target names a portal tells.

@@ -1,6 +1,7 @@
 //! `lunaport`: the appliance's one binary. Parses the command line and hands over.
 #![forbid(unsafe_code)]
 
+mod address;
 mod admin;
 mod banner;
 mod chap;

@@ -10,6 +10,7 @@ use target_core::iscsi::Node;
 use tokio::runtime;
 use tracing::{info, warn};
 
+use crate::address::ISCSI_PORT;
 use crate::cli::ServeArgs;
 use crate::cores::Cores;
 use crate::error::StartError;
@@ -205,9 +206,9 @@ fn parameters(settings: &[String]) -> Result<Parameters, StartError> {
 fn default_portals() -> Vec<SocketAddr> {
     let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
     let has_v6 = std::net::UdpSocket::bind(v6).is_ok();
-    let mut portals = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, PORT))];
+    let mut portals = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, ISCSI_PORT))];
     if has_v6 {
-        portals.push(SocketAddr::from((Ipv6Addr::LOCALHOST, PORT)));
+        portals.push(SocketAddr::from((Ipv6Addr::LOCALHOST, ISCSI_PORT)));
     }
     portals
 }
@@ -240,8 +241,6 @@ fn entropy(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system has randomness once it is up");
 }
 
-/// The port IANA gave to iSCSI targets.
-const PORT: u16 = 3260;
 /// Buffers a data core may have in use; memory is touched only when it is used.
 const POOL_BYTES: usize = 256 << 20;
 const DESCRIPTORS_KEPT: usize = 128;
