@@ -5,7 +5,7 @@ use iscsi_proto::pdu::{
 };
 use iscsi_proto::{Lun, Ttt};
 use target_core::iscsi::CloseReason;
-use tests::conversation::{Initiator, Keys, Target, cdb};
+use tests::script::{Initiator, Keys, Target, cdb};
 
 #[tokio::test]
 async fn every_combination_reads_and_writes() {

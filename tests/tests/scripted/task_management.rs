@@ -8,7 +8,7 @@ use iscsi_proto::pdu::{
 };
 use iscsi_proto::{Itt, Lun, Sn};
 use target_core::iscsi::{CloseReason, Order};
-use tests::conversation::{Disk, Initiator, Keys, Target, cdb};
+use tests::script::{Disk, Initiator, Keys, Target, cdb};
 
 #[tokio::test]
 async fn an_abort_is_answered_while_the_disk_hangs() {

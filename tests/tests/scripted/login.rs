@@ -7,7 +7,7 @@ use iscsi_proto::{Sn, Tsih};
 use sha3::{Digest, Sha3_256};
 use target_core::control::{Access, ChapCredential, ChapPolicy, Secret};
 use target_core::iscsi::CloseReason;
-use tests::conversation::{INITIATOR, Initiator, Keys, Target, cdb};
+use tests::script::{INITIATOR, Initiator, Keys, Target, cdb};
 
 use LoginStage::{FullFeature, Operational, Security};
 

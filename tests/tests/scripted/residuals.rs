@@ -1,7 +1,7 @@
 //! Residual counts (RFC 7143 §11.4.5): what was announced against what the CDB calls for.
 
 use iscsi_proto::pdu::Residual;
-use tests::conversation::{Initiator, Target, cdb};
+use tests::script::{Initiator, Target, cdb};
 
 #[tokio::test]
 async fn reads() {

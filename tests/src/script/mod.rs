@@ -2,7 +2,7 @@
 //! right or wrong.
 //!
 //! ```no_run
-//! # use tests::conversation::{Initiator, Target, cdb};
+//! # use tests::script::{Initiator, Target, cdb};
 //! # async fn example() {
 //! let target = Target::start().await;
 //! let mut initiator = Initiator::log_in(&target).await;

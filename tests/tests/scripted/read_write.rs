@@ -3,7 +3,7 @@
 use backstores::StoreOptions;
 use iscsi_proto::Lun;
 use iscsi_proto::pdu::{Residual, TaskAttribute};
-use tests::conversation::{Disk, Initiator, Keys, Target, cdb};
+use tests::script::{Disk, Initiator, Keys, Target, cdb};
 
 #[tokio::test]
 async fn what_was_written_is_read() {

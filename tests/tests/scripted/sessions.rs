@@ -9,7 +9,7 @@ use iscsi_proto::pdu::{
 };
 use iscsi_proto::{Cid, Isid, Itt, Tsih};
 use target_core::iscsi::{CloseReason, Order};
-use tests::conversation::{Initiator, Keys, Target, cdb};
+use tests::script::{Initiator, Keys, Target, cdb};
 
 const TO_FULL_FEATURE: (LoginStage, Option<LoginStage>) =
     (LoginStage::Operational, Some(LoginStage::FullFeature));

@@ -4,7 +4,7 @@ use iscsi_proto::pdu::{Function, RejectReason, Request, TextRequest, TextRespons
 use iscsi_proto::text::KeyValue;
 use iscsi_proto::{Itt, Ttt};
 use target_core::control::Access;
-use tests::conversation::{Initiator, Keys, TARGET, Target, cdb};
+use tests::script::{Initiator, Keys, TARGET, Target, cdb};
 
 #[tokio::test]
 async fn all_targets_are_shown_with_the_address_one_came_in_by() {
