@@ -332,7 +332,7 @@ fn named_files_exist(source: &Source) -> Vec<String> {
     if !is_document {
         return Vec::new();
     }
-    let folder = Path::new(&source.path).parent().unwrap_or(Path::new(""));
+    let folder = Path::new(&source.path).parent().unwrap_or_else(|| Path::new(""));
     let mut problems = Vec::new();
     for (at, _) in source.text.match_indices("](") {
         let target = source.text[at + 2..].split(')').next().unwrap_or_default();
@@ -415,10 +415,10 @@ fn core_tokio_features(source: &Source) -> Vec<String> {
         return Vec::new();
     }
     let ordinary = source.text.split("[dev-dependencies]").next().unwrap_or_default();
-    let wanted = "tokio = { workspace = true, features = [\"macros\", \"sync\", \"time\"] }";
+    let wanted = "tokio = { workspace = true, features = [\"macros\", \"rt\", \"sync\", \"time\"] }";
     complain(
         !ordinary.lines().any(|line| line == wanted),
-        "tokio's features are not macros, sync, time",
+        "tokio's features are not macros, rt, sync, time",
     )
 }
 

@@ -252,8 +252,12 @@ impl Session {
 
     /// Sends a ping that takes its turn among the commands.
     pub(crate) fn ping(&mut self) {
-        self.next_itt += 1;
         let cmd_sn = self.cmd_sn.advance();
+        self.ping_as(cmd_sn);
+    }
+
+    fn ping_as(&mut self, cmd_sn: Sn) {
+        self.next_itt += 1;
         let request = Request::NopOut(NopOut {
             immediate: false,
             lun: Lun::ZERO,
@@ -513,6 +517,12 @@ impl Session {
                 debug_assert!(reject.reason == RejectReason::DataDigestError);
                 task.refused(&self.scene);
                 self.tasks.remove(&pdu.itt.0);
+                // The CmdSN of a refused command does not count as received: the initiator fills the gap (RFC 7143
+                // §7.3), unless it has done so by aborting the command.
+                let mut tmfs = self.tmfs.values();
+                if !tmfs.any(|tmf| tmf.function == Function::AbortTask && tmf.covers.contains(&pdu.itt.0)) {
+                    self.ping_as(pdu.cmd_sn);
+                }
                 // Data-Out that follow a damaged command are strays, and R2Ts for it would be wrong.
                 self.dead.insert(pdu.itt.0);
             }

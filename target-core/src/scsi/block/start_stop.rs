@@ -5,7 +5,7 @@
 
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::scsi::{Failure, UnitAttention};
 use crate::transfer::Transfer;
 
@@ -21,6 +21,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
         POWER_CONDITION | NO_FLUSH | LOEJ | START,
         0,
     ],
+    offer: Offer::Always,
     needs: Needs::UNIT,
     timeout_s: 60,
     operation: Operation::StartStop,
