@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod conversation;
+pub mod entry;
 pub mod script;
 pub mod world;
