@@ -1,5 +1,6 @@
 //! What tests across crates share.
 #![forbid(unsafe_code)]
 
-pub mod conversation;
+pub mod entry;
+pub mod script;
 pub mod world;

@@ -1,0 +1,350 @@
+//! A whole target in this process, on a port of its own: everything that a data core of the program runs, over disks
+//! that tests can hold, fail and look into.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use backstores::{BufPool, FaultStore, StoreOptions, StoreSource};
+use futures_util::FutureExt;
+use iscsi_proto::{IscsiName, Tpgt};
+use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal};
+use target_core::iscsi::{CloseReason, LinkInfo, Node, TransportKeys};
+use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
+use target_core::serve::serve;
+use tcp_transport::TcpMover;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::PATIENCE;
+
+/// The target's name.
+pub const TARGET: &str = "iqn.2026-11.org.example:disks";
+
+/// A disk, bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Disk {
+    /// Its size.
+    pub size: u64,
+    /// How it is opened.
+    pub options: StoreOptions,
+    /// Its medium can be ejected.
+    pub removable: bool,
+}
+
+/// What a target is made of.
+#[derive(Debug)]
+pub struct TargetBuilder {
+    disks: Vec<Disk>,
+    parameters: Parameters,
+    chap: ChapPolicy,
+    access: Access,
+    pool_bytes: usize,
+    others: Vec<(&'static str, Access)>,
+}
+
+/// A running target. Dropping it ends it; a panic in one of its connections fails the test.
+#[derive(Debug)]
+pub struct Target {
+    address: SocketAddr,
+    node: Arc<Node>,
+    stores: Vec<Arc<FaultStore>>,
+    pool: Arc<BufPool>,
+    ends: watch::Receiver<Vec<CloseReason>>,
+    panicked: Arc<AtomicBool>,
+    accepting: JoinHandle<()>,
+}
+
+impl Target {
+    /// One disk of 1 MiB, open to everyone, with the default parameters.
+    pub async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    /// For a target of another kind.
+    #[must_use]
+    pub fn builder() -> TargetBuilder {
+        TargetBuilder {
+            disks: Vec::new(),
+            parameters: Parameters::default(),
+            chap: ChapPolicy::Open,
+            access: Access::Everyone,
+            pool_bytes: 16 << 20,
+            others: Vec::new(),
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its sessions and connections.
+    #[must_use]
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// The handle on a disk's misfortunes.
+    #[must_use]
+    pub fn store(&self, lun: usize) -> &Arc<FaultStore> {
+        &self.stores[lun]
+    }
+
+    /// The buffers of its data core.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<BufPool> {
+        &self.pool
+    }
+
+    /// Waits until so many connections have ended; why each of them did, in order.
+    ///
+    /// # Panics
+    /// When that takes longer than a test has patience.
+    pub async fn ended(&self, count: usize) -> Vec<CloseReason> {
+        let mut ends = self.ends.clone();
+        let reached = timeout(PATIENCE, ends.wait_for(|ends| ends.len() >= count)).await;
+        match reached {
+            Ok(Ok(ends)) => ends.clone(),
+            _ => panic!(
+                "{count} connections should have ended, but only {:?} have",
+                self.ends.borrow()
+            ),
+        }
+    }
+
+    /// Opens a connection.
+    pub(super) async fn connect(&self) -> TcpStream {
+        let socket = TcpStream::connect(self.address)
+            .await
+            .expect("the target listens");
+        socket.set_nodelay(true).expect("a TCP socket");
+        socket
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        let panicked = self.panicked.load(Ordering::SeqCst);
+        assert!(
+            !panicked || std::thread::panicking(),
+            "a connection of the target panicked"
+        );
+    }
+}
+
+impl TargetBuilder {
+    /// Another disk: the next LUN.
+    #[must_use]
+    pub fn disk(mut self, disk: Disk) -> Self {
+        self.disks.push(disk);
+        self
+    }
+
+    /// With this parameter, as `--set` takes it.
+    ///
+    /// # Panics
+    /// When there is no such parameter.
+    #[must_use]
+    pub fn set(mut self, key: &str, value: &str) -> Self {
+        self.parameters
+            .set(key, value)
+            .expect("a parameter that there is");
+        self
+    }
+
+    /// With CHAP.
+    #[must_use]
+    pub fn chap(self, chap: ChapPolicy) -> Self {
+        Self { chap, ..self }
+    }
+
+    /// Only for these.
+    #[must_use]
+    pub fn access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
+    /// With a pool of this size, bytes.
+    #[must_use]
+    pub fn pool(self, pool_bytes: usize) -> Self {
+        Self { pool_bytes, ..self }
+    }
+
+    /// With another target beside it, which has no disk.
+    #[must_use]
+    pub fn beside(mut self, name: &'static str, access: Access) -> Self {
+        self.others.push((name, access));
+        self
+    }
+
+    /// Lets it run.
+    ///
+    /// # Panics
+    /// When loopback has no free port.
+    pub async fn start(mut self) -> Target {
+        if self.disks.is_empty() {
+            self.disks.push(Disk::default());
+        }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket");
+        let stores: Vec<_> = self.disks.iter().map(Disk::open).collect();
+        let node = Node::new(self.directory(address, &stores), entropy, interfaces);
+        let pool = BufPool::new(self.pool_bytes);
+        let (tell, ends) = watch::channel(Vec::new());
+        let panicked = Arc::new(AtomicBool::new(false));
+        let accepting = tokio::spawn(accept(
+            listener,
+            Arc::clone(&node),
+            Arc::clone(&pool),
+            tell,
+            Arc::clone(&panicked),
+        ));
+        Target {
+            address,
+            node,
+            stores,
+            pool,
+            ends,
+            panicked,
+            accepting,
+        }
+    }
+
+    fn directory(&self, address: SocketAddr, stores: &[Arc<FaultStore>]) -> Directory {
+        let device = TargetDevice::new(name(TARGET), &[TPGT]);
+        for (number, (disk, store)) in self.disks.iter().zip(stores).enumerate() {
+            let number = u16::try_from(number).expect("few disks");
+            let store: Arc<dyn backstores::BlockStore> = Arc::<FaultStore>::clone(store);
+            let unit = LogicalUnit::new(unit_config(number, disk.removable), store);
+            assert!(device.map(number, unit), "numbers are distinct");
+        }
+        let mut targets = BTreeMap::new();
+        let mut add = |target: target_core::control::Target| {
+            targets.insert(target.name.clone(), Arc::new(target));
+        };
+        add(self.target(TARGET, self.access.clone(), device));
+        for (other, access) in &self.others {
+            add(self.target(other, access.clone(), TargetDevice::new(name(other), &[TPGT])));
+        }
+        Directory {
+            targets,
+            portals: vec![Portal { address, tpgt: TPGT }],
+            discovery_chap: ChapPolicy::Open,
+            discovery_parameters: self.parameters.clone(),
+        }
+    }
+
+    fn target(
+        &self,
+        called: &str,
+        access: Access,
+        device: Arc<TargetDevice>,
+    ) -> target_core::control::Target {
+        target_core::control::Target {
+            name: name(called),
+            alias: None,
+            tpgt: TPGT,
+            access,
+            chap: self.chap.clone(),
+            parameters: self.parameters.clone(),
+            device,
+        }
+    }
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self {
+            size: 1 << 20,
+            options: StoreOptions::default(),
+            removable: false,
+        }
+    }
+}
+
+impl Disk {
+    fn open(&self) -> Arc<FaultStore> {
+        let source = StoreSource::Memory { size: self.size };
+        FaultStore::new(backstores::open(&source, self.options).expect("memory can be opened"))
+    }
+}
+
+/// The identity of a test's logical unit.
+#[must_use]
+pub fn unit_config(number: u16, removable: bool) -> UnitConfig {
+    let [high, low] = number.to_be_bytes();
+    UnitConfig {
+        naa: vec![0x30, 0, 0, 0, 0, 0, high, low],
+        serial: format!("serial{number}"),
+        vendor: "LUNAPORT".into(),
+        product: "Virtual disk".into(),
+        revision: "0001".into(),
+        thin: true,
+        removable,
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    node: Arc<Node>,
+    pool: Arc<BufPool>,
+    tell: watch::Sender<Vec<CloseReason>>,
+    panicked: Arc<AtomicBool>,
+) {
+    let tell = Arc::new(tell);
+    // Owned here, so that dropping the target ends its connections.
+    let mut serving = tokio::task::JoinSet::new();
+    loop {
+        let Ok((socket, peer)) = listener.accept().await else {
+            continue;
+        };
+        let link = LinkInfo {
+            local: socket.local_addr().expect("a connected socket"),
+            peer,
+            transport: "tcp",
+            keys: TransportKeys::default(),
+        };
+        socket.set_nodelay(true).expect("a TCP socket");
+        let mover = TcpMover::new(socket, Arc::clone(&pool));
+        let served = serve(mover, link, Arc::clone(&node), Arc::clone(&pool));
+        let (tell, panicked) = (Arc::clone(&tell), Arc::clone(&panicked));
+        serving.spawn(async move {
+            match AssertUnwindSafe(served).catch_unwind().await {
+                Ok(reason) => tell.send_modify(|ends| ends.push(reason)),
+                Err(_) => panicked.store(true, Ordering::SeqCst),
+            }
+        });
+    }
+}
+
+fn name(text: &str) -> IscsiName {
+    text.parse().expect("a valid name")
+}
+
+/// Bytes that differ from call to call and are the same in every run.
+fn entropy(bytes: &mut [u8]) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    static LOCK: Mutex<()> = Mutex::new(());
+    let _whole = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    for piece in bytes.chunks_mut(8) {
+        let number = NEXT
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        piece.copy_from_slice(&number.to_be_bytes()[..piece.len()]);
+    }
+}
+
+fn interfaces() -> Vec<IpAddr> {
+    vec![Ipv4Addr::LOCALHOST.into()]
+}
+
+const TPGT: Tpgt = Tpgt(1);

@@ -1,0 +1,13 @@
+//! Conversations with the whole target over a real socket, one topic a file.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod digests;
+mod discovery;
+mod esxi_shaped;
+mod hostile;
+mod login;
+mod read_write;
+mod residuals;
+mod sessions;
+mod task_management;
+mod windows_shaped;
