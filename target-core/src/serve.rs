@@ -6,7 +6,8 @@
 //! buffers for Data-Out that it still owes; 64 KiB of text; and what its transport keeps for framing. A command takes its
 //! share of the two budgets before it takes a buffer, so that an initiator that is slow or silent keeps nothing from the
 //! others of its data core. Beyond that a command holds two chunks of 256 KiB at most, while its store works; the second
-//! is from the heap when the pool is dry, so that no command waits for memory while it holds some.
+//! is from the heap when the pool is dry, so that no command waits for memory while it holds some. Commands that were
+//! aborted while their store works count on: as many as the window again, then new ones get BUSY.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -371,3 +372,6 @@ const DATA_OUT_MAX: usize = 8 << 20;
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const FAR: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests;
