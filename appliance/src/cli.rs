@@ -1,0 +1,184 @@
+//! The command line. Every option is also an environment variable `LUNAPORT_…`; those that may be given several times
+//! take a list there, separated by `;`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use backstores::EngineChoice;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Serves file, block and in-memory disks over iSCSI.
+#[derive(Debug, Parser)]
+#[command(name = "lunaport", version, after_help = QUICK_START)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve disks: those given with --export, or the saved configuration.
+    Serve(Box<ServeArgs>),
+    /// Ask a portal for its targets (a discovery login); exit 0 when it answers.
+    Health(HealthArgs),
+    /// Print a completion script for a shell.
+    Completions {
+        /// Shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// Directory for saved state [default: $STATE_DIRECTORY, else ./lunaport-data]
+    #[arg(long, value_name = "DIR", env = "LUNAPORT_STATE_DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+
+    /// Listen here (several times) [default: 127.0.0.1:3260 and, with IPv6, [::1]:3260] [env: LUNAPORT_PORTAL]
+    #[arg(long = "portal", value_name = "ADDR:PORT")]
+    pub(crate) portals: Vec<SocketAddr>,
+
+    /// Serve /healthz over plain HTTP here
+    #[arg(long, value_name = "ADDR:PORT", env = "LUNAPORT_ADMIN")]
+    pub(crate) admin: Option<SocketAddr>,
+
+    /// Name of the target that holds the exports
+    #[arg(long, value_name = "IQN", env = "LUNAPORT_TARGET_NAME", default_value = DEFAULT_TARGET)]
+    pub(crate) target_name: String,
+
+    /// Serve this disk, in memory only, open to every initiator that reaches a portal (several times; each is the next
+    /// LUN). SPEC is KIND:WHAT and options after commas: memory:SIZE | file:PATH | block:/dev/X | null:SIZE, then
+    /// size=10G (creates a sparse file), ro, block-size=512|4096, physical-block-size=N,
+    /// cache=writeback|writethrough, direct, serial=TEXT, thin=off, removable, lun=N [env: LUNAPORT_EXPORT]
+    #[arg(long = "export", value_name = "SPEC")]
+    pub(crate) exports: Vec<String>,
+
+    /// Let in only initiators that prove this name and secret by CHAP (several times: any of them). The file holds the
+    /// secret; one newline at its end does not belong to it [env: LUNAPORT_CHAP]
+    #[arg(long = "chap", value_name = "NAME:SECRETFILE")]
+    pub(crate) chap: Vec<String>,
+
+    /// Prove this name and secret to initiators that ask for it (mutual CHAP); needs --chap
+    #[arg(long, value_name = "NAME:SECRETFILE", env = "LUNAPORT_MUTUAL_CHAP")]
+    pub(crate) mutual_chap: Option<String>,
+
+    /// Set a limit of negotiation, a time-out or a switch, for example InitialR2T=No, HeaderDigest=CRC32C,None or
+    /// login-timeout=30 (several times) [env: LUNAPORT_SET]
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Data cores, one thread each [default: one per processor]
+    #[arg(long, value_name = "N", env = "LUNAPORT_CORES", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) cores: Option<u16>,
+
+    /// How files and devices are read and written
+    #[arg(long, value_enum, env = "LUNAPORT_IO_ENGINE", default_value = "auto")]
+    pub(crate) io_engine: IoEngine,
+
+    /// What is logged: error, warn, info, debug, trace, or a filter such as info,target_core=debug
+    #[arg(long, value_name = "L", env = "LUNAPORT_LOG_LEVEL", default_value = "info")]
+    pub(crate) log_level: String,
+
+    /// How it is logged
+    #[arg(long, value_enum, env = "LUNAPORT_LOG_FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HealthArgs {
+    /// Portal to ask; an unspecified address means this host
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) portal: Option<SocketAddr>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum IoEngine {
+    /// io_uring where the kernel and the container allow it, else the pool
+    Auto,
+    /// io_uring or no start
+    Uring,
+    /// Cached reads in place, the rest on a few blocking threads
+    Pool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+impl ServeArgs {
+    /// Options as they are when none is given, for the quick start: environment variables count all the same.
+    pub(crate) fn from_environment() -> Result<Self, clap::Error> {
+        let cli = Cli::try_parse_from(["lunaport", "serve"])?;
+        let Some(Command::Serve(args)) = cli.command else {
+            unreachable!("parsed as serve")
+        };
+        Ok(*args)
+    }
+
+    /// Fills the options that may be given several times from the environment where the command line has none.
+    pub(crate) fn with_lists_from_environment(mut self) -> Result<Self, crate::error::StartError> {
+        fill(&mut self.exports, "LUNAPORT_EXPORT");
+        fill(&mut self.chap, "LUNAPORT_CHAP");
+        fill(&mut self.set, "LUNAPORT_SET");
+        let mut portals = Vec::new();
+        if self.portals.is_empty() {
+            fill(&mut portals, "LUNAPORT_PORTAL");
+        }
+        for portal in portals {
+            let address = portal.parse().map_err(|_| {
+                crate::error::StartError::option(
+                    "LUNAPORT_PORTAL",
+                    &portal,
+                    "not of the form ADDR:PORT or [ADDR6]:PORT",
+                )
+            })?;
+            self.portals.push(address);
+        }
+        Ok(self)
+    }
+}
+
+fn fill(list: &mut Vec<String>, variable: &str) {
+    if list.is_empty()
+        && let Ok(value) = std::env::var(variable)
+    {
+        list.extend(
+            value
+                .split([';', '\n'])
+                .map(str::trim)
+                .filter(|item| !item.is_empty())
+                .map(Into::into),
+        );
+    }
+}
+
+impl From<IoEngine> for EngineChoice {
+    fn from(engine: IoEngine) -> Self {
+        match engine {
+            IoEngine::Auto => Self::Auto,
+            IoEngine::Uring => Self::Uring,
+            IoEngine::Pool => Self::Pool,
+        }
+    }
+}
+
+/// The target of the quick start and of exports that name none.
+pub(crate) const DEFAULT_TARGET: &str = "iqn.2026-11.org.lunaport:disks";
+
+const QUICK_START: &str = "Without a command: the quick start. A 1 GiB disk in ./lunaport-data, served on loopback only, \
+     and the commands to use it from Linux, QEMU and libiscsi.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,220 @@
+//! The `--export` syntax: `KIND:WHAT[,OPTION]…`, as one writes for qemu-nbd or nbdkit.
+
+use std::path::PathBuf;
+
+use backstores::{CacheMode, StoreOptions, StoreSource};
+use iscsi_proto::Lun;
+
+use crate::error::StartError;
+use crate::size::parse_size;
+
+/// One disk to serve: where its bytes are, how they are kept, and what it looks like to initiators.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Export {
+    pub(crate) source: StoreSource,
+    pub(crate) options: StoreOptions,
+    /// Offer thin provisioning where the store can give space back.
+    pub(crate) thin: bool,
+    pub(crate) removable: bool,
+    pub(crate) serial: Option<String>,
+    /// Pinned LUN; the next free one otherwise.
+    pub(crate) lun: Option<u16>,
+}
+
+/// The syntax in one line, for messages and help.
+pub(crate) const SYNTAX: &str = "memory:SIZE, file:PATH, block:/dev/X or null:SIZE, then options after commas: \
+     size=10G, ro, block-size=512|4096, physical-block-size=N, cache=writeback|writethrough, direct, serial=TEXT, \
+     thin=off, removable, lun=N";
+
+impl Export {
+    /// Reads a specification. The message of an error names the part that is wrong and what would be right.
+    pub(crate) fn parse(spec: &str) -> Result<Self, StartError> {
+        parse(spec).map_err(|problem| StartError::option("--export", spec, problem))
+    }
+}
+
+/// How a store is called in messages.
+pub(crate) fn describe(source: &StoreSource) -> String {
+    match source {
+        StoreSource::Memory { .. } => "memory".into(),
+        StoreSource::File { path, .. } => format!("file {}", path.display()),
+        StoreSource::Block { path } => format!("block device {}", path.display()),
+        StoreSource::Null { .. } => "null (keeps nothing)".into(),
+    }
+}
+
+fn parse(spec: &str) -> Result<Export, String> {
+    let (kind, rest) = spec
+        .split_once(':')
+        .ok_or_else(|| format!("not of the form {SYNTAX}"))?;
+    let (what, options) = match rest.split_once(',') {
+        Some((what, options)) => (what, options.split(',').collect()),
+        None => (rest, Vec::new()),
+    };
+    let mut export = Export {
+        source: source(kind, what)?,
+        options: StoreOptions::default(),
+        thin: true,
+        removable: false,
+        serial: None,
+        lun: None,
+    };
+    let mut seen = Vec::new();
+    for option in options {
+        let (key, value) = match option.split_once('=') {
+            Some((key, value)) => (key, Some(value)),
+            None => (option, None),
+        };
+        if seen.contains(&key) {
+            return Err(format!("option {key:?} is given twice"));
+        }
+        seen.push(key);
+        set(&mut export, key, value)?;
+    }
+    Ok(export)
+}
+
+fn source(kind: &str, what: &str) -> Result<StoreSource, String> {
+    let size = || match parse_size(what) {
+        Some(size) if size > 0 => Ok(size),
+        _ => Err(format!("{what:?} is no size; write for example {kind}:256M")),
+    };
+    let path = || match what {
+        "" => Err(format!("the path is missing; write {kind}:PATH")),
+        path => Ok(PathBuf::from(path)),
+    };
+    match kind {
+        "memory" => Ok(StoreSource::Memory { size: size()? }),
+        "null" => Ok(StoreSource::Null { size: size()? }),
+        "file" => Ok(StoreSource::File {
+            path: path()?,
+            size: None,
+        }),
+        "block" => Ok(StoreSource::Block { path: path()? }),
+        _ => Err(format!("{kind:?} is no kind of store; known are {SYNTAX}")),
+    }
+}
+
+fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String> {
+    let number = |wanted: &str| {
+        let value = value.unwrap_or_default();
+        value
+            .parse::<u32>()
+            .map_err(|_| format!("{key}={value}: {wanted}"))
+    };
+    match (key, value) {
+        ("size", Some(text)) => {
+            let bytes = parse_size(text).filter(|bytes| *bytes > 0);
+            let bytes = bytes.ok_or_else(|| format!("size={text} is no size; write for example size=10G"))?;
+            match &mut export.source {
+                StoreSource::File { size, .. } => *size = Some(bytes),
+                _ => return Err("size= is for file: only; memory:SIZE and null:SIZE carry theirs".into()),
+            }
+        }
+        ("ro", None) => export.options.read_only = true,
+        ("direct", None) => match export.source {
+            StoreSource::File { .. } | StoreSource::Block { .. } => export.options.direct = true,
+            _ => return Err("direct is for file: and block: only".into()),
+        },
+        ("removable", None) => export.removable = true,
+        ("block-size", Some(text)) => match text {
+            "512" => export.options.block_size = Some(512),
+            "4096" => export.options.block_size = Some(4096),
+            _ => return Err(format!("block-size={text}: it is 512 or 4096")),
+        },
+        ("physical-block-size", Some(_)) => {
+            let wanted = "a power of two from 512 to 65536, bytes";
+            let bytes = number(wanted)?;
+            if !bytes.is_power_of_two() || !(512..=65_536).contains(&bytes) {
+                return Err(format!("physical-block-size={bytes}: {wanted}"));
+            }
+            export.options.physical_block_size = Some(bytes);
+        }
+        ("cache", Some("writeback")) => export.options.cache = CacheMode::WriteBack,
+        ("cache", Some("writethrough")) => export.options.cache = CacheMode::WriteThrough,
+        ("cache", _) => return Err("cache is writeback or writethrough".into()),
+        ("serial", Some(text)) => {
+            if text.is_empty() || text.len() > 36 || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(format!(
+                    "serial={text}: 1 to 36 printable ASCII characters without spaces"
+                ));
+            }
+            export.serial = Some(text.into());
+        }
+        ("thin", Some("on")) => export.thin = true,
+        ("thin", Some("off")) => export.thin = false,
+        ("lun", Some(_)) => {
+            let wanted = format!("a number from 0 to {}", Lun::MAX_NUMBER);
+            let lun = number(&wanted)?;
+            let fits = u16::try_from(lun).ok().filter(|lun| *lun <= Lun::MAX_NUMBER);
+            export.lun = Some(fits.ok_or_else(|| format!("lun={lun}: {wanted}"))?);
+        }
+        _ => {
+            let given = value.map_or_else(|| key.into(), |value| format!("{key}={value}"));
+            return Err(format!("{given:?} is no option; known are {SYNTAX}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_understood() {
+        let spec = "file:/srv/a.img,size=10G,ro,block-size=4096,physical-block-size=8192,cache=writethrough,direct,\
+                    serial=A1,thin=off,removable,lun=7";
+        let export = Export::parse(spec).unwrap();
+        assert_eq!(
+            export.source,
+            StoreSource::File {
+                path: "/srv/a.img".into(),
+                size: Some(10 << 30)
+            }
+        );
+        assert_eq!(
+            export.options,
+            StoreOptions {
+                read_only: true,
+                block_size: Some(4096),
+                physical_block_size: Some(8192),
+                cache: CacheMode::WriteThrough,
+                direct: true,
+            }
+        );
+        assert_eq!(
+            (export.thin, export.removable, export.lun),
+            (false, true, Some(7))
+        );
+        assert_eq!(export.serial.as_deref(), Some("A1"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (spec, part) in [
+            ("disk.img", "not of the form"),
+            ("nfs:/x", "\"nfs\" is no kind of store"),
+            ("memory:lots", "\"lots\" is no size"),
+            ("memory:0", "\"0\" is no size"),
+            ("file:", "the path is missing"),
+            ("memory:1M,size=2M", "size= is for file: only"),
+            ("memory:1M,direct", "direct is for file: and block: only"),
+            ("memory:1M,block-size=520", "block-size=520: it is 512 or 4096"),
+            ("memory:1M,physical-block-size=3000", "a power of two"),
+            ("memory:1M,cache=fast", "cache is writeback or writethrough"),
+            ("memory:1M,lun=16384", "a number from 0 to 16383"),
+            ("memory:1M,lun=x", "lun=x: a number"),
+            ("memory:1M,serial=", "serial="),
+            ("memory:1M,ro=yes", "\"ro=yes\" is no option"),
+            ("memory:1M,ro,ro", "given twice"),
+            ("memory:1M,colour=blue", "\"colour=blue\" is no option"),
+        ] {
+            let message = Export::parse(spec).unwrap_err().to_string();
+            assert!(
+                message.contains(part) && message.contains(spec),
+                "{spec}: {message}"
+            );
+        }
+    }
+}

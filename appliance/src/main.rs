@@ -1,0 +1,53 @@
+//! `lunaport`: the appliance's one binary. Parses the command line and hands over.
+#![forbid(unsafe_code)]
+
+mod admin;
+mod banner;
+mod chap;
+mod cli;
+mod cores;
+mod error;
+mod export;
+mod health;
+mod identity;
+mod interfaces;
+mod logging;
+mod notify;
+mod plan;
+mod portals;
+mod quick_start;
+mod serve;
+mod shutdown;
+mod size;
+mod state;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use cli::{Cli, Command, ServeArgs};
+use error::StartError;
+use serve::Saved;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        None => quick_start(),
+        Some(Command::Serve(args)) => serve::run(*args, Saved::Required),
+        Some(Command::Health(args)) => health::run(&args),
+        Some(Command::Completions { shell }) => {
+            clap_complete::generate(shell, &mut Cli::command(), "lunaport", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    result.unwrap_or_else(|error| {
+        drop(writeln!(std::io::stderr(), "lunaport: {error}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn quick_start() -> Result<ExitCode, StartError> {
+    let args = ServeArgs::from_environment().unwrap_or_else(|error| error.exit());
+    serve::run(args, Saved::QuickStart)
+}

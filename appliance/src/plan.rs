@@ -1,0 +1,299 @@
+//! From options and saved state to the live picture: every store opened, every identity given, one directory. Fails
+//! whole, before anything is served; a file that was created on the way is removed again.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use backstores::{BlockStore, StoreSource};
+use iscsi_proto::{IscsiName, Lun, Tpgt};
+use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal, Target};
+use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
+
+use crate::error::StartError;
+use crate::export::{Export, describe};
+use crate::identity::{IdentityMint, InstallationId, UnitIdentity};
+use crate::state::{SavedConfig, SavedUnit};
+
+/// What is about to be served.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) directory: Directory,
+    /// One entry per LUN, for the start-up lines and the flush at the end.
+    pub(crate) units: Vec<PlannedUnit>,
+}
+
+/// A LUN of the plan.
+#[derive(Debug)]
+pub(crate) struct PlannedUnit {
+    pub(crate) target: IscsiName,
+    pub(crate) lun: u16,
+    pub(crate) what: String,
+    pub(crate) store: Arc<dyn BlockStore>,
+}
+
+/// What all targets of the plan have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    pub(crate) portals: Vec<SocketAddr>,
+    pub(crate) chap: ChapPolicy,
+    pub(crate) parameters: Parameters,
+}
+
+/// One target with the exports in order. The installation is asked for last, when every store is open: a start that
+/// fails before makes no state directory.
+pub(crate) fn from_exports(
+    name: &str,
+    exports: &[Export],
+    installation: impl FnOnce() -> Result<InstallationId, StartError>,
+    common: &Common,
+) -> Result<Plan, StartError> {
+    let name = target_name("--target-name", name)?;
+    let numbers = number_luns(exports)?;
+    let mut opened = Opened::default();
+    let stores = exports
+        .iter()
+        .map(|export| opened.open(&export.source, export.options))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut mint = IdentityMint::new(installation()?, name.as_str());
+    let device = TargetDevice::new(name.clone(), &[TPGT]);
+    let mut units = Vec::new();
+    for ((export, lun), store) in exports.iter().zip(numbers).zip(stores) {
+        let identity = mint.next(&export.source);
+        let serial = export.serial.clone().unwrap_or(identity.serial);
+        let config = unit_config(
+            UnitIdentity {
+                naa: identity.naa,
+                serial,
+            },
+            export.thin,
+            export.removable,
+        );
+        assert!(
+            device.map(lun, LogicalUnit::new(config, Arc::clone(&store))),
+            "numbers are distinct"
+        );
+        units.push(PlannedUnit {
+            target: name.clone(),
+            lun,
+            what: describe(&export.source),
+            store,
+        });
+    }
+    opened.keep();
+    let target = target(name, device, common);
+    Ok(Plan {
+        directory: directory([target], common),
+        units,
+    })
+}
+
+/// The saved targets.
+pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> Result<Plan, StartError> {
+    let mut opened = Opened::default();
+    let (mut targets, mut units) = (Vec::new(), Vec::new());
+    for saved in &config.targets {
+        let name = target_name("saved target", &saved.name)?;
+        let device = TargetDevice::new(name.clone(), &[TPGT]);
+        for unit in &saved.units {
+            let source = unit.source(base);
+            let store = opened.open(&source, unit.options())?;
+            let config = unit_config(saved_identity(unit)?, unit.thin, unit.removable);
+            if unit.lun > Lun::MAX_NUMBER
+                || !device.map(unit.lun, LogicalUnit::new(config, Arc::clone(&store)))
+            {
+                let problem = format!("LUN {} of {name} is out of range or there twice", unit.lun);
+                return Err(StartError::state(
+                    base,
+                    problem,
+                    "restore a state.json that is right",
+                ));
+            }
+            let what = describe(&source);
+            units.push(PlannedUnit {
+                target: name.clone(),
+                lun: unit.lun,
+                what,
+                store,
+            });
+        }
+        targets.push(target(name, device, common));
+    }
+    opened.keep();
+    Ok(Plan {
+        directory: directory(targets, common),
+        units,
+    })
+}
+
+/// Stores opened so far, and the files that did not exist before.
+#[derive(Debug, Default)]
+struct Opened {
+    created: Vec<PathBuf>,
+}
+
+impl Opened {
+    fn open(
+        &mut self,
+        source: &StoreSource,
+        options: backstores::StoreOptions,
+    ) -> Result<Arc<dyn BlockStore>, StartError> {
+        let new_file = match source {
+            StoreSource::File { path, .. } if !path.exists() => Some(path.clone()),
+            _ => None,
+        };
+        let store = backstores::open(source, options)?;
+        self.created.extend(new_file);
+        Ok(store)
+    }
+
+    /// Everything worked: the files stay.
+    fn keep(mut self) {
+        self.created.clear();
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        for path in &self.created {
+            // A start that failed leaves nothing behind; what cannot be removed is an empty sparse file.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+/// Pinned numbers first, then each export takes the lowest that is free.
+fn number_luns(exports: &[Export]) -> Result<Vec<u16>, StartError> {
+    let mut taken = std::collections::BTreeSet::new();
+    for lun in exports.iter().filter_map(|export| export.lun) {
+        if !taken.insert(lun) {
+            return Err(StartError::option(
+                "--export",
+                format!("lun={lun}"),
+                "two exports want this number",
+            ));
+        }
+    }
+    let mut free = (0..=Lun::MAX_NUMBER).filter(|lun| !taken.contains(lun));
+    let numbers: Option<Vec<u16>> = exports
+        .iter()
+        .map(|export| export.lun.or_else(|| free.next()))
+        .collect();
+    numbers
+        .ok_or_else(|| StartError::option("--export", "", format!("more than {} exports", Lun::MAX_NUMBER)))
+}
+
+fn target_name(option: &'static str, name: &str) -> Result<IscsiName, StartError> {
+    name.parse().map_err(|error: iscsi_proto::NameError| {
+        let example = "write for example iqn.2026-11.org.example:disks";
+        StartError::option(option, name, format!("{}; {example}", error.problem))
+    })
+}
+
+fn target(name: IscsiName, device: Arc<TargetDevice>, common: &Common) -> Arc<Target> {
+    Arc::new(Target {
+        name,
+        alias: None,
+        tpgt: TPGT,
+        access: Access::Everyone,
+        chap: common.chap.clone(),
+        parameters: common.parameters.clone(),
+        device,
+    })
+}
+
+fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) -> Directory {
+    Directory {
+        targets: targets
+            .into_iter()
+            .map(|target| (target.name.clone(), target))
+            .collect::<BTreeMap<_, _>>(),
+        portals: common
+            .portals
+            .iter()
+            .map(|address| Portal {
+                address: *address,
+                tpgt: TPGT,
+            })
+            .collect(),
+        discovery_chap: ChapPolicy::Open,
+        discovery_parameters: common.parameters.clone(),
+    }
+}
+
+fn unit_config(identity: UnitIdentity, thin: bool, removable: bool) -> UnitConfig {
+    UnitConfig {
+        naa: identity.naa.to_vec(),
+        serial: identity.serial,
+        vendor: "LUNAPORT".into(),
+        product: "Virtual disk".into(),
+        revision: REVISION.into(),
+        thin,
+        removable,
+    }
+}
+
+fn saved_identity(unit: &SavedUnit) -> Result<UnitIdentity, StartError> {
+    let naa = u64::from_str_radix(&unit.naa, 16)
+        .map_err(|_| StartError::option("saved naa", &unit.naa, "not sixteen hexadecimal digits"))?;
+    Ok(UnitIdentity {
+        naa: naa.to_be_bytes(),
+        serial: unit.serial.clone(),
+    })
+}
+
+/// One portal group until there can be several.
+const TPGT: Tpgt = Tpgt(1);
+/// Product revision shown by INQUIRY: four characters.
+const REVISION: &str = "0001";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exports(specs: &[&str]) -> Vec<Export> {
+        specs.iter().map(|spec| Export::parse(spec).unwrap()).collect()
+    }
+
+    #[test]
+    fn pinned_numbers_keep_their_place_and_the_others_fill_up() {
+        let exports = exports(&["memory:1M", "memory:1M,lun=1", "memory:1M", "memory:1M,lun=0"]);
+        assert_eq!(number_luns(&exports).unwrap(), [2, 1, 3, 0]);
+    }
+
+    #[test]
+    fn a_number_wanted_twice_is_named() {
+        let message = number_luns(&exports(&["memory:1M,lun=5", "memory:1M,lun=5"]))
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("lun=5"), "{message}");
+    }
+
+    #[test]
+    fn a_start_that_fails_leaves_no_file_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let (new, missing) = (
+            directory.path().join("new.img"),
+            directory.path().join("missing.img"),
+        );
+        let exports = exports(&[
+            &format!("file:{},size=1M", new.display()),
+            &format!("file:{}", missing.display()),
+        ]);
+        let common = Common {
+            portals: Vec::new(),
+            chap: ChapPolicy::Open,
+            parameters: Parameters::default(),
+        };
+        let failed = from_exports(
+            "iqn.2026-11.org.example:a",
+            &exports,
+            || Ok(InstallationId([0; 16])),
+            &common,
+        );
+        let message = failed.unwrap_err().to_string();
+        assert!(message.contains("missing.img"), "{message}");
+        assert!(!new.exists());
+    }
+}

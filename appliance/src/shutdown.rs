@@ -1,0 +1,104 @@
+//! Stopping: initiators are asked to leave, what remains is closed, and every store is flushed, however long it takes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use target_core::iscsi::{Node, Order};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info, warn};
+
+use crate::error::StartError;
+use crate::notify;
+use crate::plan::PlannedUnit;
+
+/// SIGTERM and SIGINT.
+#[derive(Debug)]
+pub(crate) struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// From now on the two signals are ours.
+    pub(crate) fn install() -> Result<Self, StartError> {
+        let install = |kind| {
+            signal(kind).map_err(|source| StartError::System {
+                what: "signals cannot be received",
+                source,
+            })
+        };
+        Ok(Self {
+            terminate: install(SignalKind::terminate())?,
+            interrupt: install(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The next one; its name.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// Asks every initiator to log out, waits, then closes what is left.
+pub(crate) async fn drain(node: &Arc<Node>) {
+    notify::stopping();
+    if node.connections() == 0 {
+        return;
+    }
+    info!(connections = node.connections(), "asking initiators to log out");
+    node.order_all(Order::Logout { within: DRAIN });
+    if !all_gone(node, DRAIN).await {
+        warn!(
+            connections = node.connections(),
+            "closing connections whose initiators did not log out"
+        );
+        node.order_all(Order::Close);
+        all_gone(node, CLOSE).await;
+    }
+}
+
+/// Flushes every store. `false` when one of them failed: then acknowledged writes may be lost, and it was said which.
+pub(crate) async fn flush(units: &[PlannedUnit]) -> bool {
+    let mut all_good = true;
+    for unit in units {
+        let started = Instant::now();
+        let flush = unit.store.flush();
+        tokio::pin!(flush);
+        let result = loop {
+            tokio::select! {
+                result = &mut flush => break result,
+                () = tokio::time::sleep(PROGRESS) => {
+                    let seconds = started.elapsed().as_secs();
+                    info!(target_name = %unit.target, lun = unit.lun, seconds, "still flushing {}", unit.what);
+                    notify::extend(3 * PROGRESS);
+                }
+            }
+        };
+        if let Err(error) = result {
+            error!(target_name = %unit.target, lun = unit.lun, %error, "{} could not be flushed", unit.what);
+            all_good = false;
+        }
+    }
+    all_good
+}
+
+async fn all_gone(node: &Arc<Node>, patience: Duration) -> bool {
+    let deadline = tokio::time::Instant::now() + patience;
+    while node.connections() > 0 {
+        if tokio::time::Instant::now() >= deadline {
+            return false;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    true
+}
+
+/// Patience with initiators that were asked to log out.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Patience with connections that were told to close.
+const CLOSE: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(20);
+const PROGRESS: Duration = Duration::from_secs(5);

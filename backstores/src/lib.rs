@@ -1,0 +1,27 @@
+//! Block stores: bytes at offsets, in memory, in files, on block devices.
+//!
+//! Invariants: no word of SCSI, NVMe or iSCSI; the only crate (besides the RDMA verbs) with `unsafe`.
+
+mod block;
+mod buf;
+mod disk_store;
+mod engine;
+mod error;
+mod fault;
+mod file;
+mod holder;
+mod memory;
+mod null;
+mod pool;
+mod slabs;
+mod spec;
+mod store;
+mod sysfs;
+
+pub use buf::{CHUNK, IoBuf};
+pub use engine::{DataThread, Engine, EngineChoice, EngineKind, probe};
+pub use error::{OpenError, StoreError, StoreErrorKind, StoreOp};
+pub use fault::{Fault, FaultStore, HeldOp, Matching};
+pub use pool::{BufPool, PoolStats};
+pub use spec::{CacheMode, StoreOptions, StoreSource, open};
+pub use store::{BlockStore, Durability, Geometry};

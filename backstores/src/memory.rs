@@ -1,0 +1,204 @@
+//! Sparse pages in memory. A page is 64 KiB, comes with the first write that touches it and goes with the unmap that
+//! covers it. All of it is lost with the process.
+//!
+//! Pages lie in shards by their number, each behind its own lock, so that cores seldom meet. A lock is held while one
+//! page is copied: an operation is atomic within each page it touches, no further.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use async_trait::async_trait;
+
+use crate::error::check_range;
+use crate::{BlockStore, Durability, Geometry, IoBuf, StoreError, StoreErrorKind, StoreOp};
+
+/// A disk in memory. It has no medium, so [`Durability::Stable`] and flush promise nothing here, and
+/// [`Geometry::volatile_cache`] is always set, as every acknowledged write is lost by a power cut.
+pub(crate) struct MemoryStore {
+    geometry: Geometry,
+    shards: Vec<RwLock<Pages>>,
+}
+
+/// Pages of a shard by page number; each is [`PAGE`] bytes.
+type Pages = HashMap<u64, Vec<u8>>;
+
+impl MemoryStore {
+    /// An empty disk.
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        Self {
+            geometry,
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+        }
+    }
+
+    fn shard(&self, page: u64) -> &RwLock<Pages> {
+        &self.shards[usize::try_from(page % SHARDS).expect("there are few shards")]
+    }
+
+    /// Zeroes a part of a page, if it exists.
+    fn clear_part(&self, part: &Part) {
+        if let Some(page) = write(self.shard(part.page)).get_mut(&part.page) {
+            page[part.within()].fill(0);
+        }
+    }
+
+    /// Drops whole pages, going by the pages there are once the range, which may be huge, is longer than that.
+    fn drop_pages(&self, pages: Range<u64>) {
+        if pages.end.saturating_sub(pages.start) <= SHARDS {
+            pages.for_each(|page| drop(write(self.shard(page)).remove(&page)));
+            return;
+        }
+        for shard in &self.shards {
+            write(shard).retain(|page, _| !pages.contains(page));
+        }
+    }
+
+    /// Makes a range read as zeroes.
+    fn clear(&self, range: Range<u64>) {
+        let whole = range.start.div_ceil(PAGE)..range.end / PAGE;
+        if whole.start >= whole.end {
+            parts(range).for_each(|part| self.clear_part(&part));
+            return;
+        }
+        parts(range.start..whole.start * PAGE).for_each(|part| self.clear_part(&part));
+        parts(whole.end * PAGE..range.end).for_each(|part| self.clear_part(&part));
+        self.drop_pages(whole);
+    }
+}
+
+#[async_trait]
+impl BlockStore for MemoryStore {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, at: u64, mut buf: IoBuf) -> Result<IoBuf, StoreError> {
+        check_range(&self.geometry, StoreOp::Read, at, buf.len() as u64)?;
+        let mut rest = &mut buf[..];
+        for part in parts(at..at + rest.len() as u64) {
+            let (into, later) = rest.split_at_mut(part.len);
+            match read(self.shard(part.page)).get(&part.page) {
+                Some(page) => into.copy_from_slice(&page[part.within()]),
+                None => into.fill(0),
+            }
+            rest = later;
+        }
+        Ok(buf)
+    }
+
+    async fn write(&self, at: u64, buf: IoBuf, _durability: Durability) -> Result<IoBuf, StoreError> {
+        check_range(&self.geometry, StoreOp::Write, at, buf.len() as u64)?;
+        let mut rest = &buf[..];
+        for part in parts(at..at + rest.len() as u64) {
+            let (from, later) = rest.split_at(part.len);
+            put(&mut write(self.shard(part.page)), &part, from).ok_or(StoreError {
+                kind: StoreErrorKind::NoSpace,
+                op: StoreOp::Write,
+                at: part.page * PAGE + part.at as u64,
+                source: None,
+            })?;
+            rest = later;
+        }
+        Ok(buf)
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn unmap(&self, range: Range<u64>) -> Result<(), StoreError> {
+        check_range(
+            &self.geometry,
+            StoreOp::Unmap,
+            range.start,
+            range.end.saturating_sub(range.start),
+        )?;
+        self.clear(range);
+        Ok(())
+    }
+
+    async fn write_zeroes(&self, range: Range<u64>, _durability: Durability) -> Result<(), StoreError> {
+        check_range(
+            &self.geometry,
+            StoreOp::WriteZeroes,
+            range.start,
+            range.end.saturating_sub(range.start),
+        )?;
+        self.clear(range);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let pages: usize = self.shards.iter().map(|shard| read(shard).len()).sum();
+        write!(
+            f,
+            "MemoryStore({} bytes, {pages} pages of {PAGE})",
+            self.geometry.size
+        )
+    }
+}
+
+/// The piece of a range that lies in one page.
+struct Part {
+    page: u64,
+    at: usize,
+    len: usize,
+}
+
+impl Part {
+    fn within(&self) -> Range<usize> {
+        self.at..self.at + self.len
+    }
+}
+
+fn parts(range: Range<u64>) -> impl Iterator<Item = Part> {
+    let mut next = range.start;
+    std::iter::from_fn(move || {
+        let left = range.end.checked_sub(next).filter(|left| *left > 0)?;
+        let at = next % PAGE;
+        let len = left.min(PAGE - at);
+        let part = Part {
+            page: next / PAGE,
+            at: small(at),
+            len: small(len),
+        };
+        next += len;
+        Some(part)
+    })
+}
+
+fn small(within_page: u64) -> usize {
+    usize::try_from(within_page).expect("at most a page")
+}
+
+/// Copies into a page, which it makes when it is missing; `None` when there is no memory.
+fn put(pages: &mut Pages, part: &Part, from: &[u8]) -> Option<()> {
+    if let Some(page) = pages.get_mut(&part.page) {
+        page[part.within()].copy_from_slice(from);
+        return Some(());
+    }
+    let mut page = Vec::new();
+    page.try_reserve_exact(small(PAGE)).ok()?;
+    pages.try_reserve(1).ok()?;
+    page.resize(part.at, 0);
+    page.extend_from_slice(from);
+    page.resize(small(PAGE), 0);
+    pages.insert(part.page, page);
+    Some(())
+}
+
+fn read(shard: &RwLock<Pages>) -> RwLockReadGuard<'_, Pages> {
+    shard.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(shard: &RwLock<Pages>) -> RwLockWriteGuard<'_, Pages> {
+    shard.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes of a page.
+pub(crate) const PAGE_SIZE: u32 = 64 * 1024;
+const PAGE: u64 = PAGE_SIZE as u64;
+const SHARDS: u64 = 64;

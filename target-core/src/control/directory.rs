@@ -1,0 +1,31 @@
+//! The live picture: an immutable snapshot that is swapped whole. A session takes one `Arc` and never locks.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use iscsi_proto::{IscsiName, Tpgt};
+
+use super::{ChapPolicy, Parameters, Target};
+
+/// Where initiators can come in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Portal {
+    /// Listening address; the unspecified address stands for every address of its family.
+    pub address: SocketAddr,
+    /// Portal group it belongs to.
+    pub tpgt: Tpgt,
+}
+
+/// All targets and portals.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    /// Targets by name.
+    pub targets: BTreeMap<IscsiName, Arc<Target>>,
+    /// Portals in the order they were given.
+    pub portals: Vec<Portal>,
+    /// CHAP for discovery sessions.
+    pub discovery_chap: ChapPolicy,
+    /// Limits of discovery sessions.
+    pub discovery_parameters: Parameters,
+}

@@ -1,0 +1,115 @@
+//! One iSCSI connection as a value: events in, actions out, time handed in. A switchboard; the phases do the work.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::event::{Action, CloseReason, Event, Order, PeerMisbehaved};
+use super::full_feature::FullFeature;
+use super::login_phase::LoginPhase;
+use super::{LinkInfo, Node};
+use crate::datamover::Notify;
+
+/// The connection. After [`Action::Close`] it wants nothing any more.
+#[derive(Debug)]
+pub struct Connection {
+    node: Arc<Node>,
+    phase: Phase,
+    /// Bounded by what one event can cause: the tasks of the table, once each.
+    actions: VecDeque<Action>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Login(Box<LoginPhase>),
+    FullFeature(Box<FullFeature>),
+    Closed,
+}
+
+impl Connection {
+    /// A connection that has just been accepted.
+    #[must_use]
+    pub fn new(link: LinkInfo, node: Arc<Node>, now: Instant) -> Self {
+        let login = LoginPhase::new(link, node.directory(), node.entropy(), now);
+        Self {
+            node,
+            phase: Phase::Login(Box::new(login)),
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// Takes in one event.
+    pub fn handle(&mut self, now: Instant, event: Event) {
+        match &mut self.phase {
+            Phase::Closed => {}
+            Phase::Login(login) => match event {
+                Event::Notify(notify) => during_login(login, notify, &mut self.actions),
+                Event::Admission(result) => {
+                    if let Some(full) = login.admission(result, now, &mut self.actions) {
+                        self.phase = Phase::FullFeature(Box::new(full));
+                    }
+                }
+                Event::Order(order) => self.actions.push_back(Action::Close(CloseReason::Ordered(order))),
+                Event::Timeout if login.deadline <= now => {
+                    self.actions
+                        .push_back(Action::Close(CloseReason::LoginTimeout(login.timeout())));
+                }
+                Event::Task(_) | Event::Managed { .. } | Event::Timeout => {}
+            },
+            Phase::FullFeature(full) => match event {
+                Event::Notify(notify) => full.notify(notify, &self.node, now, &mut self.actions),
+                Event::Task(event) => full.task_event(event, now, &mut self.actions),
+                Event::Managed { itt, response } => full.managed(itt, response, now, &mut self.actions),
+                Event::Order(order) => full.order(order, now, &mut self.actions),
+                Event::Timeout => full.timeout(now, &mut self.actions),
+                Event::Admission(_) => {}
+            },
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        let action = self.actions.pop_front()?;
+        if matches!(action, Action::Close(_)) {
+            self.phase = Phase::Closed;
+            self.actions.clear();
+        }
+        Some(action)
+    }
+
+    /// When [`Event::Timeout`] is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Login(login) => Some(login.deadline),
+            Phase::FullFeature(full) => full.deadline(),
+            Phase::Closed => None,
+        }
+    }
+}
+
+fn during_login(login: &mut LoginPhase, notify: Notify, actions: &mut VecDeque<Action>) {
+    let misbehaved = match notify {
+        Notify::Control { pdu, data } => return login.request(&pdu, &data, actions),
+        Notify::Closed(closed) => {
+            return actions.push_back(Action::Close(CloseReason::Transport(closed)));
+        }
+        Notify::Command { .. } => PeerMisbehaved::NotALogin("SCSI Command"),
+        Notify::Malformed { error, .. } => PeerMisbehaved::Malformed(error),
+        Notify::DataDigestError { .. }
+        | Notify::Unsolicited { .. }
+        | Notify::DataOut { .. }
+        | Notify::Released(_)
+        | Notify::StrayDataOut { .. }
+        | Notify::ExpStatSn(_) => PeerMisbehaved::NotALogin("SCSI Data-Out"),
+    };
+    actions.push_back(Action::Close(CloseReason::Misbehaved(misbehaved)));
+}
+
+impl Order {
+    /// Whether it leaves no time for anything.
+    #[must_use]
+    pub fn is_immediate(self) -> bool {
+        matches!(self, Self::Close | Self::TargetReset | Self::Reinstated)
+    }
+}

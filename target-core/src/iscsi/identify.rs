@@ -1,0 +1,115 @@
+//! Who logs in to what: the names in the first request of a login (RFC 7143 §6.3, §13.4, §13.5, §13.21).
+
+use std::sync::Arc;
+
+use iscsi_proto::IscsiName;
+use iscsi_proto::pdu::LoginStatus;
+use iscsi_proto::text::KeyValue;
+
+use super::SessionType;
+use super::negotiate::find;
+use super::refusal::{Refusal, excerpt};
+use crate::control::{ChapPolicy, Directory, Parameters, Target};
+
+/// Both ends of a login, after access control.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) initiator: IscsiName,
+    /// `None` for discovery.
+    pub(super) target: Option<Arc<Target>>,
+}
+
+impl Identity {
+    /// Reads the names and looks the target up.
+    pub(super) fn from_first_request(directory: &Directory, pairs: &[KeyValue]) -> Result<Self, Refusal> {
+        let initiator = parse_name("InitiatorName", find(pairs, "InitiatorName"))?;
+        let target = match session_type(find(pairs, "SessionType"))? {
+            SessionType::Discovery => None,
+            SessionType::Normal => {
+                let name = parse_name("TargetName", find(pairs, "TargetName"))?;
+                Some(find_target(directory, &initiator, &name)?)
+            }
+        };
+        Ok(Self { initiator, target })
+    }
+
+    pub(super) fn session_type(&self) -> SessionType {
+        match self.target {
+            Some(_) => SessionType::Normal,
+            None => SessionType::Discovery,
+        }
+    }
+
+    pub(super) fn chap<'a>(&'a self, directory: &'a Directory) -> &'a ChapPolicy {
+        match &self.target {
+            Some(target) => &target.chap,
+            None => &directory.discovery_chap,
+        }
+    }
+
+    pub(super) fn parameters<'a>(&'a self, directory: &'a Directory) -> &'a Parameters {
+        match &self.target {
+            Some(target) => &target.parameters,
+            None => &directory.discovery_parameters,
+        }
+    }
+}
+
+/// A missing key means a normal session (§13.21).
+fn session_type(value: Option<&str>) -> Result<SessionType, Refusal> {
+    match value {
+        None | Some("Normal") => Ok(SessionType::Normal),
+        Some("Discovery") => Ok(SessionType::Discovery),
+        Some(other) => Err(Refusal::new(
+            LoginStatus::SessionTypeNotSupported,
+            format!(
+                "the initiator asks for SessionType={:?}, which does not exist",
+                excerpt(other)
+            ),
+            "use an initiator that asks for Normal or Discovery",
+        )),
+    }
+}
+
+fn parse_name(key: &str, value: Option<&str>) -> Result<IscsiName, Refusal> {
+    let Some(value) = value else {
+        return Err(Refusal::new(
+            LoginStatus::MissingParameter,
+            format!("the first login request has no {key}"),
+            format!("set {key} in the initiator"),
+        ));
+    };
+    let status = match key {
+        "TargetName" => LoginStatus::NotFound,
+        _ => LoginStatus::InitiatorError,
+    };
+    value.parse().map_err(|error| {
+        Refusal::new(
+            status,
+            format!("{key} is malformed: {error}"),
+            format!("correct {key} in the initiator"),
+        )
+    })
+}
+
+fn find_target(
+    directory: &Directory,
+    initiator: &IscsiName,
+    name: &IscsiName,
+) -> Result<Arc<Target>, Refusal> {
+    let Some(target) = directory.targets.get(name) else {
+        return Err(Refusal::new(
+            LoginStatus::NotFound,
+            format!("there is no target {name} here"),
+            "compare the target name in the initiator with the targets that are served",
+        ));
+    };
+    if !target.access.admits(initiator) {
+        return Err(Refusal::new(
+            LoginStatus::AuthorizationFailure,
+            format!("the target {name} does not admit the initiator {initiator}"),
+            format!("add {initiator} to the initiators that the target admits"),
+        ));
+    }
+    Ok(Arc::clone(target))
+}

@@ -1,0 +1,32 @@
+//! iSCSI sessions and connections as values: events in, actions out, time handed in.
+
+mod authenticate;
+mod chap;
+mod connection;
+mod discovery;
+mod event;
+mod full_feature;
+mod identify;
+mod login;
+mod login_phase;
+mod management;
+mod negotiate;
+mod params;
+mod refusal;
+mod registry;
+mod task_events;
+mod tasks;
+mod text;
+mod text_exchange;
+mod window;
+
+pub use connection::Connection;
+pub use discovery::Asker;
+pub use event::{Action, CloseReason, Event, Order, PeerMisbehaved, Start};
+pub use login::{
+    Admission, LinkInfo, Login, LoginAnswer, LoginFailure, LoginStep, PendingAdmission, TransportKeys,
+};
+pub use params::{SessionParams, SessionType};
+pub(crate) use registry::Membership;
+pub use registry::{Admitted, Node, Refusal, SessionView};
+pub use text::{TextOutcome, answer_text};

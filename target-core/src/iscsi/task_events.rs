@@ -1,0 +1,176 @@
+//! What running commands say, turned into PDUs: Data-In, R2T, and how a command ends (RFC 7143 §11.4, §11.7).
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bytes::Bytes;
+use iscsi_proto::Itt;
+use iscsi_proto::pdu::{Residual, Response, ScsiResponse, ScsiResponseCode};
+
+use super::event::Action;
+use super::full_feature::FullFeature;
+use super::tasks::{HeldPut, Task};
+use crate::datamover::{FinalStatus, GetData, PutData};
+use crate::scsi::{Outcome, Sense, Status};
+use crate::transfer::TaskEvent;
+
+impl FullFeature {
+    /// An event of a task that was aborted meanwhile finds no task, and is dropped with its buffer.
+    pub(super) fn task_event(&mut self, event: TaskEvent, now: Instant, actions: &mut VecDeque<Action>) {
+        match event {
+            TaskEvent::Get {
+                task,
+                offset,
+                buf,
+                filled,
+                reply,
+            } => {
+                let numbering = self.numbering();
+                let Some((itt, task)) = self.tasks.by_id(task) else {
+                    return;
+                };
+                let get = GetData {
+                    itt,
+                    lun: task.lun,
+                    offset,
+                    buf,
+                    filled,
+                    numbering,
+                };
+                self.tasks.await_data(itt, reply, now);
+                actions.push_back(Action::Get(get));
+            }
+            TaskEvent::Put {
+                task,
+                offset,
+                buf,
+                budget,
+            } => {
+                let Some((itt, task)) = self.tasks.by_id(task) else {
+                    return;
+                };
+                let lun = task.lun;
+                let before = task.held.replace(HeldPut { offset, buf, budget });
+                if let Some(put) = before {
+                    actions.push_back(Action::Put(self.put(itt, lun, put, None)));
+                }
+            }
+            TaskEvent::Done { task, outcome } => {
+                let Some((itt, _)) = self.tasks.by_id(task) else {
+                    return;
+                };
+                let Some(task) = self.tasks.remove(itt) else {
+                    return;
+                };
+                self.task_ended(task.immediate);
+                self.end(itt, task, &outcome, actions);
+                self.finish_drain(now, actions);
+            }
+        }
+    }
+
+    /// Ends a command that never reached the device.
+    pub(super) fn fail_at_once(&mut self, itt: Itt, sense: Sense, actions: &mut VecDeque<Action>) {
+        let Some(task) = self.tasks.remove(itt) else {
+            return;
+        };
+        self.task_ended(task.immediate);
+        let outcome = Outcome::Status {
+            status: Status::CheckCondition,
+            sense: Some(sense),
+            residual: Residual::None,
+        };
+        self.end(itt, task, &outcome, actions);
+    }
+
+    fn end(&mut self, itt: Itt, mut task: Task, outcome: &Outcome, actions: &mut VecDeque<Action>) {
+        let held = task.held.take();
+        match *outcome {
+            Outcome::Status {
+                status: Status::Good,
+                residual,
+                ..
+            } => match held {
+                // GOOD rides on the last Data-In (§11.7.3).
+                Some(put) => {
+                    let last = FinalStatus {
+                        status: Status::Good as u8,
+                        residual,
+                    };
+                    actions.push_back(Action::Put(self.put(itt, task.lun, put, Some(last))));
+                }
+                None => self.respond_scsi(itt, Status::Good, Bytes::new(), residual, actions),
+            },
+            Outcome::Status {
+                status,
+                sense,
+                residual,
+            } => {
+                if let Some(put) = held {
+                    actions.push_back(Action::Put(self.put(itt, task.lun, put, None)));
+                }
+                let data = sense.map_or_else(Bytes::new, |sense| sense_segment(&sense));
+                self.respond_scsi(itt, status, data, residual, actions);
+            }
+            // Aborted by another nexus: the initiator hears of it by a unit attention, not by a status.
+            Outcome::Aborted => return actions.push_back(Action::Release(itt)),
+        }
+        actions.push_back(Action::End(itt));
+    }
+
+    fn put(&mut self, itt: Itt, lun: iscsi_proto::Lun, put: HeldPut, last: Option<FinalStatus>) -> PutData {
+        let HeldPut { offset, buf, budget } = put;
+        let numbering = if last.is_some() {
+            self.respond()
+        } else {
+            self.numbering()
+        };
+        PutData {
+            itt,
+            lun,
+            offset,
+            buf,
+            last,
+            numbering,
+            budget,
+        }
+    }
+
+    fn respond_scsi(
+        &mut self,
+        itt: Itt,
+        status: Status,
+        data: Bytes,
+        residual: Residual,
+        actions: &mut VecDeque<Action>,
+    ) {
+        let numbering = self.respond();
+        let response = ScsiResponse {
+            itt,
+            response: ScsiResponseCode::CompletedAtTarget,
+            status: status as u8,
+            residual,
+            bidi_read_residual: Residual::None,
+            snack_tag: 0,
+            stat_sn: numbering.stat_sn,
+            exp_cmd_sn: numbering.exp_cmd_sn,
+            max_cmd_sn: numbering.max_cmd_sn,
+            // The mover counts the PDUs it made.
+            exp_data_sn: 0,
+        };
+        actions.push_back(Action::Send(Response::ScsiResponse(response), data));
+    }
+}
+
+/// SenseLength and sense data (§11.4.7.1).
+fn sense_segment(sense: &Sense) -> Bytes {
+    let sense = sense.encode(sense.descriptor_format);
+    let mut data = Vec::with_capacity(sense.len() + 2);
+    data.extend(
+        u16::try_from(sense.len())
+            .expect("sense data are at most 252 bytes")
+            .to_be_bytes(),
+    );
+    data.extend(sense);
+    data.into()
+}

@@ -1,0 +1,188 @@
+//! Unit attention conditions (SAM-5 §5.14), queued per I_T nexus and logical unit.
+
+use super::Sense;
+
+/// A condition that an initiator must be told of before its next command runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum UnitAttention {
+    /// 29/01
+    PowerOn,
+    /// 29/00: power on, reset or bus device reset.
+    Reset,
+    /// 29/03: logical unit reset.
+    LogicalUnitReset,
+    /// 29/07
+    NexusLoss,
+    /// 28/00: not-ready-to-ready change, medium may have changed.
+    MediumChanged,
+    /// 2a/01
+    ModeParametersChanged,
+    /// 2a/09
+    CapacityChanged,
+    /// 2f/00: commands cleared by another initiator.
+    CommandsCleared,
+    /// 3f/0e
+    ReportedLunsChanged,
+    /// 3f/03
+    InquiryDataChanged,
+}
+
+impl UnitAttention {
+    /// The sense that tells it.
+    #[must_use]
+    pub const fn sense(self) -> Sense {
+        match self {
+            Self::PowerOn => Sense::POWER_ON_OCCURRED,
+            Self::Reset => Sense::POWER_ON_OR_RESET_OCCURRED,
+            Self::LogicalUnitReset => Sense::DEVICE_RESET_FUNCTION_OCCURRED,
+            Self::NexusLoss => Sense::I_T_NEXUS_LOSS_OCCURRED,
+            Self::MediumChanged => Sense::NOT_READY_TO_READY_CHANGE,
+            Self::ModeParametersChanged => Sense::MODE_PARAMETERS_CHANGED,
+            Self::CapacityChanged => Sense::CAPACITY_DATA_HAS_CHANGED,
+            Self::CommandsCleared => Sense::COMMANDS_CLEARED_BY_ANOTHER_INITIATOR,
+            Self::ReportedLunsChanged => Sense::REPORTED_LUNS_DATA_HAS_CHANGED,
+            Self::InquiryDataChanged => Sense::INQUIRY_DATA_HAS_CHANGED,
+        }
+    }
+
+    /// A condition of the unit's whole state, which includes every lesser one that was pending (SAM-5 §5.14.5).
+    const fn is_reset(self) -> bool {
+        match self {
+            Self::PowerOn | Self::Reset | Self::LogicalUnitReset | Self::NexusLoss => true,
+            Self::MediumChanged
+            | Self::ModeParametersChanged
+            | Self::CapacityChanged
+            | Self::CommandsCleared
+            | Self::ReportedLunsChanged
+            | Self::InquiryDataChanged => false,
+        }
+    }
+
+    /// Lower is told first. Among resets the more comprehensive one stays: 29/01 includes 29/00, that one 29/03, and
+    /// each of them the loss of a nexus.
+    const fn rank(self) -> u8 {
+        match self {
+            Self::PowerOn => 0,
+            Self::Reset => 1,
+            Self::LogicalUnitReset => 2,
+            Self::NexusLoss => 3,
+            Self::MediumChanged
+            | Self::ModeParametersChanged
+            | Self::CapacityChanged
+            | Self::CommandsCleared
+            | Self::ReportedLunsChanged
+            | Self::InquiryDataChanged => 4,
+        }
+    }
+}
+
+/// What one nexus has still to be told about one unit. Bounded by the number of conditions, each being there once.
+#[derive(Debug, Default)]
+pub(crate) struct AttentionQueue(Vec<UnitAttention>);
+
+impl AttentionQueue {
+    /// Adds a condition, unless it or one that includes it waits already.
+    pub(crate) fn push(&mut self, attention: UnitAttention) {
+        if self.0.contains(&attention) {
+            return;
+        }
+        if !attention.is_reset() {
+            self.0.push(attention);
+            return;
+        }
+        match self.0.first() {
+            Some(first) if first.rank() < attention.rank() => {}
+            // A reset makes news about what was before it pointless. The LUN map is no part of what was reset.
+            _ => {
+                self.0
+                    .retain(|pending| *pending == UnitAttention::ReportedLunsChanged);
+                self.0.insert(0, attention);
+            }
+        }
+    }
+
+    /// The next to be told, which is then done with.
+    pub(crate) fn pop(&mut self) -> Option<UnitAttention> {
+        (!self.0.is_empty()).then(|| self.0.remove(0))
+    }
+
+    /// One condition is done with, told or not.
+    pub(crate) fn clear(&mut self, attention: UnitAttention) {
+        self.0.retain(|pending| *pending != attention);
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::UnitAttention::*;
+    use super::*;
+
+    fn told(pushed: &[UnitAttention]) -> Vec<UnitAttention> {
+        let mut queue = AttentionQueue::default();
+        pushed.iter().for_each(|attention| queue.push(*attention));
+        std::iter::from_fn(|| queue.pop()).collect()
+    }
+
+    #[test]
+    fn conditions_are_told_once_and_in_order() {
+        assert_eq!(
+            told(&[CapacityChanged, ReportedLunsChanged, CapacityChanged]),
+            [CapacityChanged, ReportedLunsChanged]
+        );
+    }
+
+    #[test]
+    fn a_reset_replaces_what_was_before_it_but_not_the_lun_map() {
+        assert_eq!(
+            told(&[ModeParametersChanged, ReportedLunsChanged, LogicalUnitReset]),
+            [LogicalUnitReset, ReportedLunsChanged]
+        );
+    }
+
+    #[test]
+    fn the_more_comprehensive_reset_stays() {
+        assert_eq!(told(&[LogicalUnitReset, Reset]), [Reset]);
+        assert_eq!(told(&[Reset, LogicalUnitReset]), [Reset]);
+        assert_eq!(told(&[NexusLoss, PowerOn]), [PowerOn]);
+    }
+
+    #[test]
+    fn what_happens_after_a_reset_is_told_after_it() {
+        assert_eq!(told(&[Reset, MediumChanged]), [Reset, MediumChanged]);
+    }
+
+    #[test]
+    fn a_cleared_condition_is_not_told() {
+        let mut queue = AttentionQueue::default();
+        queue.push(Reset);
+        queue.push(ReportedLunsChanged);
+        queue.clear(ReportedLunsChanged);
+        assert_eq!(queue.pop(), Some(Reset));
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn every_condition_has_its_code() {
+        const CASES: [(UnitAttention, u8, u8); 10] = [
+            (PowerOn, 0x29, 0x01),
+            (Reset, 0x29, 0x00),
+            (LogicalUnitReset, 0x29, 0x03),
+            (NexusLoss, 0x29, 0x07),
+            (MediumChanged, 0x28, 0x00),
+            (ModeParametersChanged, 0x2a, 0x01),
+            (CapacityChanged, 0x2a, 0x09),
+            (CommandsCleared, 0x2f, 0x00),
+            (ReportedLunsChanged, 0x3f, 0x0e),
+            (InquiryDataChanged, 0x3f, 0x03),
+        ];
+        for (attention, asc, ascq) in CASES {
+            let sense = attention.sense();
+            assert_eq!((sense.key as u8, sense.code), (0x6, (asc, ascq)), "{attention:?}");
+        }
+    }
+}

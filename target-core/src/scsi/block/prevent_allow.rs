@@ -1,0 +1,39 @@
+//! PREVENT ALLOW MEDIUM REMOVAL (SPC-4 §6.16). Units that are not removable do not have it.
+
+use crate::scsi::cdb::Cdb;
+use crate::scsi::engine::CommandContext;
+use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::{Failure, Sense};
+use crate::transfer::Transfer;
+
+pub(crate) const SPEC: CommandSpec = CommandSpec {
+    opcode: 0x1e,
+    service_action: None,
+    name: "PREVENT ALLOW MEDIUM REMOVAL",
+    // Bit 1 prevented changers once; it is reserved.
+    usage: &[0x1e, 0, 0, 0, PREVENT, 0],
+    needs: Needs::UNIT,
+    timeout_s: 10,
+    operation: Operation::PreventAllow,
+};
+
+pub(crate) async fn run(
+    context: &CommandContext<'_>,
+    cdb: Cdb<'_>,
+    data: &mut Transfer,
+) -> Result<(), Failure> {
+    let unit = context.unit();
+    if !unit.config().removable {
+        return Err(Sense::INVALID_COMMAND_OPERATION_CODE.into());
+    }
+    data.check()?;
+    let mut medium = unit.medium();
+    if cdb.u8_at(4) & PREVENT != 0 {
+        medium.prevent(context.nexus());
+    } else {
+        medium.allow(context.nexus());
+    }
+    Ok(())
+}
+
+const PREVENT: u8 = 0x01;

@@ -1,0 +1,79 @@
+//! READ (6), (10), (12) and (16) (SBC-4 §5.15 to §5.18).
+//!
+//! DPO is allowed and changes nothing. FUA makes the medium hold what the cache holds first, then reads: what is
+//! returned would survive a power cut.
+
+use super::chunks::chunks;
+use crate::scsi::Failure;
+use crate::scsi::cdb::{Cdb, lba_range_6, lba_range_10, lba_range_12, lba_range_16};
+use crate::scsi::engine::CommandContext;
+use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::transfer::Transfer;
+
+pub(crate) const READ_6: CommandSpec = CommandSpec {
+    opcode: 0x08,
+    service_action: None,
+    name: "READ (6)",
+    usage: &[0x08, 0x1f, 0xff, 0xff, 0xff, 0],
+    needs: Needs::read(lba_range_6),
+    timeout_s: 30,
+    operation: Operation::Read,
+};
+
+pub(crate) const READ_10: CommandSpec = CommandSpec {
+    opcode: 0x28,
+    name: "READ (10)",
+    usage: &[0x28, DPO_FUA, 0xff, 0xff, 0xff, 0xff, GROUP, 0xff, 0xff, 0],
+    needs: Needs::read(lba_range_10),
+    ..READ_6
+};
+
+pub(crate) const READ_12: CommandSpec = CommandSpec {
+    opcode: 0xa8,
+    name: "READ (12)",
+    usage: &[
+        0xa8, DPO_FUA, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
+    ],
+    needs: Needs::read(lba_range_12),
+    ..READ_6
+};
+
+pub(crate) const READ_16: CommandSpec = CommandSpec {
+    opcode: 0x88,
+    name: "READ (16)",
+    usage: &[
+        0x88, DPO_FUA, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
+    ],
+    needs: Needs::read(lba_range_16),
+    ..READ_6
+};
+
+pub(crate) async fn run(
+    context: &CommandContext<'_>,
+    cdb: Cdb<'_>,
+    data: &mut Transfer,
+) -> Result<(), Failure> {
+    let unit = context.unit();
+    let geometry = unit.store().geometry();
+    let block = u64::from(geometry.block_size);
+    let range = context.range();
+    // In READ (6) these bits belong to the LBA.
+    let fua = cdb.opcode() != READ_6.opcode && cdb.bit(1, 3);
+    let room = data.want_in(range.blocks * block);
+    if fua && geometry.volatile_cache {
+        data.check()?;
+        unit.store().flush().await?;
+    }
+    for chunk in chunks(range.lba * block, room.next_multiple_of(block)) {
+        let buf = data.buffer(chunk.len).await;
+        data.check()?;
+        let buf = unit.store().read(chunk.at, buf).await?;
+        data.put(buf).await?;
+    }
+    Ok(())
+}
+
+/// DPO and FUA; RDPROTECT must be 0, since there is no protection information.
+const DPO_FUA: u8 = 0x18;
+/// GROUP NUMBER counts for statistics only.
+const GROUP: u8 = 0x1f;

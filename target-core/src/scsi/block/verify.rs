@@ -1,0 +1,128 @@
+//! VERIFY (10), (12) and (16) (SBC-4 §5.36 to §5.38): reads the blocks, and with BYTCHK compares them with Data-Out.
+
+use super::chunks::chunks;
+use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10, lba_range_12, lba_range_16};
+use crate::scsi::engine::CommandContext;
+use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::{Failure, Sense};
+use crate::transfer::Transfer;
+
+pub(crate) const VERIFY_10: CommandSpec = CommandSpec {
+    opcode: 0x2f,
+    service_action: None,
+    name: "VERIFY (10)",
+    usage: &[0x2f, DPO_BYTCHK, 0xff, 0xff, 0xff, 0xff, GROUP, 0xff, 0xff, 0],
+    needs: Needs::read(lba_range_10),
+    timeout_s: 30,
+    operation: Operation::Verify,
+};
+
+pub(crate) const VERIFY_12: CommandSpec = CommandSpec {
+    opcode: 0xaf,
+    name: "VERIFY (12)",
+    usage: &[
+        0xaf, DPO_BYTCHK, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
+    ],
+    needs: Needs::read(lba_range_12),
+    ..VERIFY_10
+};
+
+pub(crate) const VERIFY_16: CommandSpec = CommandSpec {
+    opcode: 0x8f,
+    name: "VERIFY (16)",
+    usage: &[
+        0x8f, DPO_BYTCHK, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
+    ],
+    needs: Needs::read(lba_range_16),
+    ..VERIFY_10
+};
+
+pub(crate) async fn run(
+    context: &CommandContext<'_>,
+    cdb: Cdb<'_>,
+    data: &mut Transfer,
+) -> Result<(), Failure> {
+    let range = context.range();
+    match cdb.bits(1, 2, 1) {
+        0 => read_all(context, range, data).await,
+        1 => compare_all(context, range, data).await,
+        3 => compare_each(context, range, data).await,
+        _ => Err(Cdb::invalid_bit(1, 2)),
+    }
+}
+
+/// BYTCHK 0: the blocks can be read.
+async fn read_all(context: &CommandContext<'_>, range: LbaRange, data: &mut Transfer) -> Result<(), Failure> {
+    let store = context.unit().store();
+    let block = u64::from(store.geometry().block_size);
+    for chunk in chunks(range.lba * block, range.blocks * block) {
+        let buf = data.buffer(chunk.len).await;
+        data.check()?;
+        store.read(chunk.at, buf).await?;
+    }
+    Ok(())
+}
+
+/// BYTCHK 1: as many blocks of Data-Out as blocks on the medium.
+async fn compare_all(
+    context: &CommandContext<'_>,
+    range: LbaRange,
+    data: &mut Transfer,
+) -> Result<(), Failure> {
+    let store = context.unit().store();
+    let block = u64::from(store.geometry().block_size);
+    let at = range.lba * block;
+    let sent = data.want_out(range.blocks * block);
+    for chunk in chunks(at, sent - sent % block) {
+        let expected = data.get(chunk.len).await?;
+        let buf = data.buffer(chunk.len).await;
+        data.check()?;
+        let found = store.read(chunk.at, buf).await?;
+        compare(&expected, &found, chunk.at - at)?;
+    }
+    Ok(())
+}
+
+/// BYTCHK 3: one block of Data-Out, compared with every block on the medium.
+async fn compare_each(
+    context: &CommandContext<'_>,
+    range: LbaRange,
+    data: &mut Transfer,
+) -> Result<(), Failure> {
+    let store = context.unit().store();
+    let block_size = store.geometry().block_size as usize;
+    let block = u64::from(store.geometry().block_size);
+    if range.blocks == 0 {
+        return Ok(());
+    }
+    if data.want_out(block) < block {
+        return Err(Sense::INVALID_FIELD_IN_CDB.into());
+    }
+    let expected = data.get(block_size).await?;
+    for chunk in chunks(range.lba * block, range.blocks * block) {
+        let buf = data.buffer(chunk.len).await;
+        data.check()?;
+        let found = store.read(chunk.at, buf).await?;
+        for found in found.chunks_exact(block_size) {
+            compare(&expected, found, 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// MISCOMPARE with the place in Data-Out of the first byte that differs.
+fn compare(expected: &[u8], found: &[u8], offset: u64) -> Result<(), Failure> {
+    // Slices compare as one memcmp; the place is looked for only when it is needed.
+    if expected == found {
+        return Ok(());
+    }
+    let first = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
+    Err(Sense::MISCOMPARE_DURING_VERIFY_OPERATION
+        .at(offset + first as u64)
+        .into())
+}
+
+/// DPO and BYTCHK; VRPROTECT must be 0, since there is no protection information.
+const DPO_BYTCHK: u8 = 0x16;
+/// GROUP NUMBER counts for statistics only.
+const GROUP: u8 = 0x1f;

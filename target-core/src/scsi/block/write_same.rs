@@ -1,0 +1,142 @@
+//! WRITE SAME (10) and (16) (SBC-4 §5.48, §5.49): one block of data, written over a whole run; with UNMAP, zeroes that
+//! need no space.
+
+use backstores::{CHUNK, Durability};
+
+use super::chunks::chunks;
+use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10_to_end, lba_range_16_to_end};
+use crate::scsi::engine::CommandContext;
+use crate::scsi::primary::vpd::{is_thin, maximum_write_same_blocks};
+use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::{Failure, Sense};
+use crate::transfer::Transfer;
+
+// WRPROTECT, ANCHOR and the obsolete PBDATA and LBDATA must be 0.
+pub(crate) const WRITE_SAME_10: CommandSpec = CommandSpec {
+    opcode: 0x41,
+    service_action: None,
+    name: "WRITE SAME (10)",
+    usage: &[0x41, UNMAP, 0xff, 0xff, 0xff, 0xff, GROUP, 0xff, 0xff, 0],
+    needs: Needs::write(lba_range_10_to_end),
+    timeout_s: 120,
+    operation: Operation::WriteSame,
+};
+
+pub(crate) const WRITE_SAME_16: CommandSpec = CommandSpec {
+    opcode: 0x93,
+    name: "WRITE SAME (16)",
+    usage: &[
+        0x93,
+        UNMAP | NDOB,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        GROUP,
+        0,
+    ],
+    needs: Needs::write(lba_range_16_to_end),
+    ..WRITE_SAME_10
+};
+
+pub(crate) async fn run(
+    context: &CommandContext<'_>,
+    cdb: Cdb<'_>,
+    data: &mut Transfer,
+) -> Result<(), Failure> {
+    let unit = context.unit();
+    let geometry = unit.store().geometry();
+    let range = context.range();
+    let unmap = cdb.u8_at(1) & UNMAP != 0;
+    let no_data = cdb.u8_at(1) & NDOB != 0;
+    if range.blocks > u64::from(maximum_write_same_blocks(&geometry)) {
+        let length_field = if cdb.opcode() == WRITE_SAME_10.opcode {
+            7
+        } else {
+            10
+        };
+        return Err(Cdb::invalid_field(length_field));
+    }
+    if unmap && !is_thin(unit.config(), &geometry) {
+        return Err(Cdb::invalid_bit(1, 3));
+    }
+    let block = u64::from(geometry.block_size);
+    let pattern = if no_data {
+        None
+    } else {
+        // Anything but one block is a mistake of the initiator, who has another block size in mind.
+        if data.offered_out() != block || data.want_out(block) != block {
+            return Err(Sense::INVALID_FIELD_IN_CDB.into());
+        }
+        let pattern = data.get(geometry.block_size as usize).await?;
+        pattern.iter().any(|byte| *byte != 0).then_some(pattern)
+    };
+    let durability = unit.durability(false);
+    match pattern {
+        None => zero(context, range, block, unmap, durability, data).await,
+        // Blocks that would not read as zeroes cannot be unmapped: they are written (SBC-4 §4.7.3.4.4).
+        Some(pattern) => repeat(context, range, &pattern, durability, data).await,
+    }
+}
+
+async fn zero(
+    context: &CommandContext<'_>,
+    range: LbaRange,
+    block: u64,
+    unmap: bool,
+    durability: Durability,
+    data: &Transfer,
+) -> Result<(), Failure> {
+    let store = context.unit().store();
+    data.check()?;
+    if range.blocks == 0 {
+        return Ok(());
+    }
+    let at = range.lba * block;
+    let bytes = at..at + range.blocks * block;
+    if unmap {
+        store.unmap(bytes).await?;
+    } else {
+        store.write_zeroes(bytes, durability).await?;
+    }
+    Ok(())
+}
+
+/// Fills one chunk with the pattern and writes it again and again.
+async fn repeat(
+    context: &CommandContext<'_>,
+    range: LbaRange,
+    pattern: &[u8],
+    durability: Durability,
+    data: &Transfer,
+) -> Result<(), Failure> {
+    let store = context.unit().store();
+    let block = pattern.len() as u64;
+    let len = range.blocks * block;
+    let mut buf = data
+        .buffer(usize::try_from(len).map_or(CHUNK, |len| len.min(CHUNK)))
+        .await;
+    for slot in buf.chunks_exact_mut(pattern.len()) {
+        slot.copy_from_slice(pattern);
+    }
+    for chunk in chunks(range.lba * block, len) {
+        data.check()?;
+        buf.set_len(chunk.len);
+        buf = store.write(chunk.at, buf, durability).await?;
+    }
+    Ok(())
+}
+
+const UNMAP: u8 = 0x08;
+/// No Data-Out: the block is all zeroes. In WRITE SAME (10) this bit is reserved.
+const NDOB: u8 = 0x01;
+/// GROUP NUMBER counts for statistics only.
+const GROUP: u8 = 0x1f;

@@ -1,0 +1,441 @@
+//! The way of a command: found in the table, checked as the table says, entered in the task set, run, concluded.
+//!
+//! Everything up to the task set happens when the command is handed over, not when its future is first polled. So
+//! tasks enter in the order in which they were handed over, and a task management function that comes later finds
+//! them all.
+
+use std::sync::Arc;
+
+use super::cdb::{Cdb, LbaRange};
+use super::table::{AttentionRule, COMMANDS, CommandSpec};
+use super::task_set::{Claim, TaskIdentity, TaskTicket};
+use super::{Failure, LogicalUnit, ScsiTask, Sense, SenseKey, TargetDevice, TaskAttribute, UnitAttention};
+use crate::nexus::NexusId;
+use crate::transfer::Transfer;
+
+/// What a command runs on.
+#[derive(Debug)]
+pub(crate) struct CommandContext<'a> {
+    device: &'a TargetDevice,
+    nexus: &'a Arc<NexusId>,
+    unit: Option<&'a Arc<LogicalUnit>>,
+    range: Option<LbaRange>,
+    ticket: Option<&'a TaskTicket>,
+}
+
+impl CommandContext<'_> {
+    /// The nexus that the command came by.
+    pub(crate) fn nexus(&self) -> &Arc<NexusId> {
+        self.nexus
+    }
+
+    /// The logical unit, for commands that need one.
+    pub(crate) fn unit(&self) -> &LogicalUnit {
+        self.unit.expect("the command's entry in the table needs a unit")
+    }
+
+    /// The logical unit, for commands that also answer when the LUN names none.
+    pub(crate) fn addressed_unit(&self) -> Option<&LogicalUnit> {
+        self.unit.map(Arc::as_ref)
+    }
+
+    /// The blocks named by the CDB. They are all on the medium.
+    pub(crate) fn range(&self) -> LbaRange {
+        self.range.expect("the command's entry in the table has a range")
+    }
+
+    /// Claims blocks that are named outside the CDB, before they are touched.
+    pub(crate) async fn claim(&self, claim: Claim) -> Result<(), Failure> {
+        let ticket = self
+            .ticket
+            .expect("the command's entry in the table needs a unit");
+        ticket.claim(claim).await
+    }
+
+    /// The next unit attention of this nexus, which is thereby told.
+    pub(crate) fn take_attention(&self) -> Option<Sense> {
+        self.unit?.take_attention(self.nexus).map(UnitAttention::sense)
+    }
+
+    /// Tells all other nexuses of the unit something.
+    pub(crate) fn raise_for_others(&self, attention: UnitAttention) {
+        self.unit().raise(attention, Some(self.nexus));
+    }
+
+    /// RELATIVE TARGET PORT IDENTIFIER of the port that the command came in by.
+    pub(crate) fn relative_port(&self) -> u16 {
+        self.device.relative_port(self.nexus.target.tpgt)
+    }
+
+    /// All LUNs that this nexus can use, ascending.
+    pub(crate) fn lun_numbers(&self) -> Vec<u16> {
+        self.device.numbers()
+    }
+}
+
+/// A command that passed all checks the CDB alone decides.
+struct Admitted {
+    spec: &'static CommandSpec,
+    range: Option<LbaRange>,
+    ticket: Option<TaskTicket>,
+}
+
+/// Takes a command and gives the future of the rest of its life.
+pub(super) fn start(
+    device: Arc<TargetDevice>,
+    nexus: Arc<NexusId>,
+    task: ScsiTask,
+    mut data: Transfer,
+) -> impl Future<Output = ()> + Send + 'static {
+    let unit = task.lun.number().and_then(|number| device.unit(number));
+    let admitted = admit(&device, &nexus, unit.as_ref(), &task, &data);
+    async move {
+        let mut result = match admitted {
+            Ok(admitted) => run(&device, &nexus, unit.as_ref(), admitted, &task, &mut data).await,
+            Err(failure) => Err(failure),
+        };
+        if !matches!(result, Err(Failure::Aborted)) {
+            result = data.settle().await.and(result);
+        }
+        data.finish(result.map_err(|failure| conclude(failure, unit.as_deref())));
+    }
+}
+
+fn admit(
+    device: &TargetDevice,
+    nexus: &Arc<NexusId>,
+    unit: Option<&Arc<LogicalUnit>>,
+    task: &ScsiTask,
+    data: &Transfer,
+) -> Result<Admitted, Failure> {
+    let cdb = Cdb::new(&task.cdb);
+    let spec = find(cdb);
+    let Some(unit) = unit else {
+        // Only commands that say so answer for a unit that is not there (SPC-4 §6.4.2, §6.33, §6.39).
+        return match spec {
+            Ok(spec) if !spec.needs.unit => {
+                check_usage(spec, cdb)?;
+                Ok(Admitted {
+                    spec,
+                    range: None,
+                    ticket: None,
+                })
+            }
+            Ok(_) | Err(_) => Err(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into()),
+        };
+    };
+    if task.attribute == TaskAttribute::Aca {
+        // There is never an ACA condition that such a task could belong to (SAM-5 §8.6.5).
+        return Err(Sense::INVALID_MESSAGE_ERROR.into());
+    }
+    // A command that we do not know reports an attention like most of those that we know (SAM-5 §5.14).
+    match spec
+        .as_ref()
+        .map_or(AttentionRule::Report, |spec| spec.needs.attention)
+    {
+        AttentionRule::Report => {
+            if let Some(attention) = unit.take_attention(nexus) {
+                return Err(attention.sense().into());
+            }
+        }
+        AttentionRule::ClearReportedLuns => device.clear_reported_luns(nexus),
+        AttentionRule::Deliver | AttentionRule::Keep => {}
+    }
+    let spec = spec?;
+    check_usage(spec, cdb)?;
+    let range = match spec.needs.range {
+        Some(field) => Some(check_range((field.extract)(cdb, unit.blocks()), unit)?),
+        None => None,
+    };
+    let claim = spec.needs.range.zip(range).map(|(field, range)| Claim {
+        blocks: range.lba..range.lba + range.blocks,
+        access: field.access,
+    });
+    let who = TaskIdentity {
+        nexus: Arc::clone(nexus),
+        tag: task.tag,
+        attribute: task.attribute,
+        abort: data.abort_signal().clone(),
+    };
+    Ok(Admitted {
+        spec,
+        range,
+        ticket: Some(unit.tasks().enter(who, claim)?),
+    })
+}
+
+async fn run(
+    device: &TargetDevice,
+    nexus: &Arc<NexusId>,
+    unit: Option<&Arc<LogicalUnit>>,
+    mut admitted: Admitted,
+    task: &ScsiTask,
+    data: &mut Transfer,
+) -> Result<(), Failure> {
+    if let Some(ticket) = &mut admitted.ticket {
+        ticket.ready().await?;
+    }
+    // What other commands change is looked at when it is this one's turn.
+    if let Some(unit) = unit {
+        if admitted.spec.needs.medium {
+            unit.check_medium()?;
+        }
+        if admitted.spec.needs.writes {
+            unit.check_writable()?;
+        }
+    }
+    let context = CommandContext {
+        device,
+        nexus,
+        unit,
+        range: admitted.range,
+        ticket: admitted.ticket.as_ref(),
+    };
+    data.check()?;
+    tracing::trace!(command = admitted.spec.name, tag = task.tag, lun = %task.lun, "runs");
+    let operation = admitted.spec.operation;
+    operation.run(&context, Cdb::new(&task.cdb), data).await
+}
+
+/// Makes the sense complete with what only the unit knows.
+fn conclude(failure: Failure, unit: Option<&LogicalUnit>) -> Failure {
+    let sense = match (failure, unit) {
+        (Failure::Check(sense), _) => sense,
+        (Failure::Store(error), unit) => {
+            tracing::warn!(serial = unit.map(|unit| &*unit.config().serial), %error, "store failed");
+            let sense = Sense::from_store(&error);
+            match unit {
+                Some(unit) if sense.key == SenseKey::MediumError => {
+                    sense.at(error.at / u64::from(unit.store().geometry().block_size))
+                }
+                Some(_) | None => sense,
+            }
+        }
+        (other, _) => return other,
+    };
+    Failure::Check(Sense {
+        descriptor_format: unit.is_some_and(|unit| unit.mode_parameters().descriptor_sense),
+        ..sense
+    })
+}
+
+/// The entry of a CDB's operation code and service action. 05/20/00 for a code that is not there, 05/24/00 pointing at
+/// the service action when only that is not there.
+fn find(cdb: Cdb<'_>) -> Result<&'static CommandSpec, Failure> {
+    let first = usize::from(FIRST_OF_OPCODE[usize::from(cdb.opcode())]);
+    let mut candidates = COMMANDS
+        .get(first..)
+        .unwrap_or_default()
+        .iter()
+        .take_while(|spec| spec.opcode == cdb.opcode())
+        .peekable();
+    if candidates.peek().is_none() {
+        return Err(Sense::INVALID_COMMAND_OPERATION_CODE.in_cdb(0, None).into());
+    }
+    candidates
+        .copied()
+        .find(|spec| {
+            spec.service_action
+                .is_none_or(|action| action == cdb.service_action())
+        })
+        .ok_or_else(|| match cdb.opcode() {
+            super::cdb::VARIABLE_LENGTH => Cdb::invalid_field(8),
+            _ => Cdb::invalid_bit(1, 4),
+        })
+}
+
+/// 05/24/00, pointing at the first bit that is set and that the command does not know. That includes protection
+/// information and everything else we do not offer.
+fn check_usage(spec: &CommandSpec, cdb: Cdb<'_>) -> Result<(), Failure> {
+    let len = spec.usage.len();
+    if cdb.bytes().len() < len {
+        // A CDB longer than sixteen bytes came without the header segment that carries its end.
+        return Err(Cdb::invalid_field(7));
+    }
+    let control = if spec.opcode == super::cdb::VARIABLE_LENGTH {
+        1
+    } else {
+        len - 1
+    };
+    for (byte, (used, value)) in spec.usage.iter().zip(cdb.bytes()).enumerate() {
+        let mut unknown = value & !used;
+        if byte == 0 {
+            continue;
+        }
+        if byte == control {
+            unknown &= !CONTROL_IGNORED;
+        } else if byte == 1 && spec.service_action.is_some() {
+            // The map shows the service action's value there, not a mask.
+            unknown &= !0x1f;
+        } else if (byte == 8 || byte == 9) && spec.opcode == super::cdb::VARIABLE_LENGTH {
+            continue;
+        }
+        if unknown != 0 {
+            let bit = 7 - unknown.leading_zeros();
+            let byte = u16::try_from(byte).expect("no CDB is longer than 260 bytes");
+            return Err(Cdb::invalid_bit(
+                byte,
+                u8::try_from(bit).expect("a bit of a byte"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// 05/21/00 with the first block that is not there (SBC-4 §4.5).
+fn check_range(range: LbaRange, unit: &LogicalUnit) -> Result<LbaRange, Failure> {
+    let capacity = unit.blocks();
+    if range.fits(capacity) {
+        return Ok(range);
+    }
+    Err(Sense::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE
+        .at(range.first_outside(capacity))
+        .into())
+}
+
+/// For each operation code, where its entries begin in [`COMMANDS`]; 0xff for none.
+static FIRST_OF_OPCODE: [u8; 256] = {
+    let mut first = [0xff; 256];
+    assert!(COMMANDS.len() < 0xff);
+    let mut i = 0_u8;
+    while (i as usize) < COMMANDS.len() {
+        let slot = &mut first[COMMANDS[i as usize].opcode as usize];
+        if *slot == 0xff {
+            *slot = i;
+        }
+        i += 1;
+    }
+    first
+};
+
+/// Bits of the CONTROL byte that mean nothing to us: vendor specific and obsolete ones. NACA (bit 2) would ask for auto
+/// contingent allegiance, which there is not, and is refused like an unknown bit (SAM-5 §5.2).
+const CONTROL_IGNORED: u8 = 0b1100_0011;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scsi::Status;
+    use crate::scsi::testing::{Command, device, nexus, sense, status, unit};
+
+    /// Runs a command on LUN 0 of `device`, for a nexus that has nothing to be told.
+    async fn ended(cdb: &[u8]) -> crate::scsi::Outcome {
+        let device = device(&[unit(64)]);
+        Command::new(0, cdb).run(&device, &nexus(1)).await.0
+    }
+
+    fn pointer(sense: &Sense) -> (u16, Option<u8>) {
+        let field = sense.field.unwrap();
+        assert!(field.in_cdb);
+        (field.byte, field.bit)
+    }
+
+    #[test]
+    fn the_table_is_in_order_and_its_maps_begin_with_their_codes() {
+        for pair in COMMANDS.windows(2) {
+            let key = |spec: &CommandSpec| (spec.opcode, spec.service_action);
+            assert!(key(pair[0]) < key(pair[1]), "{} is out of order", pair[1].name);
+        }
+        for spec in COMMANDS {
+            assert_eq!(spec.usage[0], spec.opcode, "{}", spec.name);
+            let cdb = Cdb::new(spec.usage);
+            if let Some(action) = spec.service_action {
+                assert_eq!(cdb.service_action(), action, "{}", spec.name);
+            }
+            assert_eq!(find(cdb).unwrap().name, spec.name);
+            assert!(check_usage(spec, cdb).is_ok(), "{}", spec.name);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unknown_operation_code_is_named() {
+        let told = sense(&ended(&[0xc0, 0, 0, 0, 0, 0]).await);
+        assert_eq!((told.key, told.code), (SenseKey::IllegalRequest, (0x20, 0x00)));
+    }
+
+    #[tokio::test]
+    async fn a_bit_that_the_command_does_not_know_is_pointed_at() {
+        let told = sense(&ended(&[0x00, 0, 0x30, 0, 0, 0]).await);
+        assert_eq!(told.code, (0x24, 0x00));
+        assert_eq!(pointer(&told), (2, Some(5)));
+    }
+
+    #[tokio::test]
+    async fn naca_is_refused_and_vendor_bits_mean_nothing() {
+        let told = sense(&ended(&[0x00, 0, 0, 0, 0, 0x04]).await);
+        assert_eq!(pointer(&told), (5, Some(2)));
+        assert_eq!(status(&ended(&[0x00, 0, 0, 0, 0, 0xc0]).await), Status::Good);
+    }
+
+    #[tokio::test]
+    async fn a_lun_without_a_unit_is_not_supported() {
+        let device = device(&[unit(64)]);
+        let (outcome, _) = Command::new(7, &[0x00]).run(&device, &nexus(1)).await;
+        assert_eq!(sense(&outcome).code, (0x25, 0x00));
+        let (outcome, _) = Command::new(7, &[0xc0]).run(&device, &nexus(1)).await;
+        assert_eq!(sense(&outcome).code, (0x25, 0x00));
+    }
+
+    #[tokio::test]
+    async fn an_aca_task_is_an_invalid_message() {
+        let device = device(&[unit(64)]);
+        let command = Command {
+            attribute: TaskAttribute::Aca,
+            ..Command::new(0, &[0x00])
+        };
+        let (outcome, _) = command.run(&device, &nexus(1)).await;
+        assert_eq!(sense(&outcome).code, (0x49, 0x00));
+    }
+
+    #[tokio::test]
+    async fn blocks_outside_the_medium_are_named_by_the_first_of_them() {
+        let read_10 = [0x28, 0, 0, 0, 0, 60, 0, 0, 8, 0];
+        let told = sense(&ended(&read_10).await);
+        assert_eq!((told.code, told.information), ((0x21, 0x00), Some(64)));
+        let mut read_16 = [0xff; 16];
+        read_16[0] = 0x88;
+        (read_16[1], read_16[14], read_16[15]) = (0, 0, 0);
+        let told = sense(&ended(&read_16).await);
+        assert_eq!((told.code, told.information), ((0x21, 0x00), Some(u64::MAX)));
+    }
+
+    #[tokio::test]
+    async fn sense_data_come_in_the_format_that_the_unit_is_set_to() {
+        let unit = unit(64);
+        let device = device(&[Arc::clone(&unit)]);
+        let mut parameters = unit.mode_parameters();
+        parameters.descriptor_sense = true;
+        unit.set_mode_parameters(parameters);
+        let (outcome, _) = Command::new(0, &[0xc0]).run(&device, &nexus(1)).await;
+        assert!(sense(&outcome).descriptor_format);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_was_aborted_before_its_first_step_does_nothing() {
+        let device = device(&[unit(64)]);
+        let command = Command::new(0, &[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0]).sending(&[1; 512]);
+        command.abort.fire();
+        let (outcome, _) = command.run(&device, &nexus(1)).await;
+        assert_eq!(outcome, crate::scsi::Outcome::Aborted);
+        let (_, data) = Command::new(0, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0])
+            .expecting(512)
+            .run(&device, &nexus(1))
+            .await;
+        assert_eq!(data, [0; 512]);
+    }
+
+    #[tokio::test]
+    async fn a_command_costs_little_memory() {
+        let (setup, _connection) = crate::scsi::testing::connection(0, 0, Vec::new(), 0);
+        let task = ScsiTask {
+            lun: iscsi_proto::Lun::ZERO,
+            cdb: bytes::Bytes::from_static(&[0; 16]),
+            attribute: TaskAttribute::Simple,
+            priority: 0,
+            tag: 0,
+        };
+        let command = device(&[unit(64)]).execute(&nexus(1), task, Transfer::new(setup));
+        let size = size_of_val(&command);
+        assert!(size <= 1536, "{size} bytes for each command");
+    }
+}

@@ -1,0 +1,212 @@
+//! A logical unit: identity, store, mode parameters, medium, task set, and the attentions of every nexus that uses it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use backstores::{BlockStore, Durability};
+
+use super::attention::AttentionQueue;
+use super::medium::Medium;
+use super::primary::mode_pages::ModeParameters;
+use super::task_set::TaskSet;
+use super::{Failure, Sense, UnitAttention};
+use crate::nexus::NexusId;
+
+/// Who a unit is and how it behaves; fixed while it lives.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UnitConfig {
+    /// NAA identifier, 16 bytes of type 6 or 8 bytes of type 3 or 5 (SPC-4 §7.8.6.6).
+    pub naa: Vec<u8>,
+    /// Unit serial number, ASCII.
+    pub serial: String,
+    /// T10 vendor identification, at most 8 ASCII characters.
+    pub vendor: String,
+    /// Product identification, at most 16 ASCII characters.
+    pub product: String,
+    /// Product revision, at most 4 ASCII characters.
+    pub revision: String,
+    /// Offer logical block provisioning when the store can give space back.
+    pub thin: bool,
+    /// RMB: the medium can be loaded and ejected.
+    pub removable: bool,
+}
+
+/// The unit. One for a store, however many LUNs and nexuses lead to it.
+#[derive(Debug)]
+pub struct LogicalUnit {
+    config: UnitConfig,
+    store: Arc<dyn BlockStore>,
+    mode: Mutex<ModeParameters>,
+    medium: Mutex<Medium>,
+    tasks: Arc<TaskSet>,
+    attentions: Attentions,
+}
+
+/// What each nexus has still to be told.
+#[derive(Debug, Default)]
+struct Attentions {
+    /// One for each nexus that is attached; how many there are, sessions are limited by.
+    queues: Mutex<Vec<(Arc<NexusId>, AttentionQueue)>>,
+    /// Queues that are not empty, so that a command need not look when nobody has to be told anything.
+    pending: AtomicUsize,
+}
+
+impl LogicalUnit {
+    /// A unit over an open store.
+    #[must_use]
+    pub fn new(config: UnitConfig, store: Arc<dyn BlockStore>) -> Arc<Self> {
+        Arc::new(Self {
+            config,
+            store,
+            mode: Mutex::default(),
+            medium: Mutex::default(),
+            tasks: Arc::default(),
+            attentions: Attentions::default(),
+        })
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn config(&self) -> &UnitConfig {
+        &self.config
+    }
+
+    /// The store, for commands and for the final flush.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn BlockStore> {
+        &self.store
+    }
+
+    /// Capacity in blocks, as it is now.
+    pub(crate) fn blocks(&self) -> u64 {
+        let geometry = self.store.geometry();
+        geometry.size / u64::from(geometry.block_size)
+    }
+
+    /// The mode parameters as they are.
+    pub(crate) fn mode_parameters(&self) -> ModeParameters {
+        *self.mode.lock().expect("plain data")
+    }
+
+    /// Replaces the mode parameters. Telling the other nexuses is the caller's business.
+    pub(crate) fn set_mode_parameters(&self, parameters: ModeParameters) {
+        *self.mode.lock().expect("plain data") = parameters;
+    }
+
+    /// The medium. Not to be held while waiting.
+    pub(crate) fn medium(&self) -> MutexGuard<'_, Medium> {
+        self.medium.lock().expect("plain data")
+    }
+
+    /// How a write is to be done: on the medium when it has to be there at once (FUA) or when the initiator switched the
+    /// write cache off.
+    pub(crate) fn durability(&self, force_unit_access: bool) -> Durability {
+        if force_unit_access || !self.mode_parameters().write_cache {
+            Durability::Stable
+        } else {
+            Durability::Cached
+        }
+    }
+
+    /// 02/3A/00 unless a medium is loaded.
+    pub(crate) fn check_medium(&self) -> Result<(), Failure> {
+        if self.config.removable && !self.medium().is_loaded() {
+            return Err(Sense::MEDIUM_NOT_PRESENT.into());
+        }
+        Ok(())
+    }
+
+    /// 07/27/00 unless the medium may be changed.
+    pub(crate) fn check_writable(&self) -> Result<(), Failure> {
+        if self.store.geometry().read_only || self.mode_parameters().software_write_protect {
+            return Err(Sense::WRITE_PROTECTED.into());
+        }
+        Ok(())
+    }
+
+    /// Its tasks.
+    pub(crate) fn tasks(&self) -> &Arc<TaskSet> {
+        &self.tasks
+    }
+
+    /// A nexus begins to use the unit, with a first thing to be told.
+    pub(crate) fn attach(&self, nexus: &Arc<NexusId>, first: UnitAttention) {
+        self.attentions.change(|queues| {
+            if !queues.iter().any(|(known, _)| same(known, nexus)) {
+                queues.push((Arc::clone(nexus), AttentionQueue::default()));
+            }
+            for (_, queue) in queues.iter_mut().filter(|(known, _)| same(known, nexus)) {
+                queue.push(first);
+            }
+        });
+    }
+
+    /// A nexus is gone: its tasks are aborted and what it held is released.
+    pub(crate) fn detach(&self, nexus: &Arc<NexusId>) {
+        self.tasks.abort(|owner| same(owner, nexus));
+        self.medium().allow(nexus);
+        self.attentions
+            .change(|queues| queues.retain(|(known, _)| !same(known, nexus)));
+    }
+
+    /// Back to the state after power on, as far as a reset goes (SAM-5 §6.3.2, §6.3.3): all tasks are aborted, nobody
+    /// prevents the removal of the medium, mode parameters are the default ones. Every nexus is told, the one that asked
+    /// for it too.
+    pub(crate) fn reset(&self, told: UnitAttention) {
+        self.tasks.abort(|_| true);
+        self.medium().allow_all();
+        self.set_mode_parameters(ModeParameters::default());
+        self.raise(told, None);
+    }
+
+    /// Raises a unit attention for every nexus but `except`.
+    pub fn raise(&self, attention: UnitAttention, except: Option<&Arc<NexusId>>) {
+        self.attentions.change(|queues| {
+            for (nexus, queue) in queues {
+                if except.is_none_or(|except| !same(nexus, except)) {
+                    queue.push(attention);
+                }
+            }
+        });
+    }
+
+    /// Raises a unit attention for one nexus.
+    pub(crate) fn raise_for(&self, nexus: &Arc<NexusId>, attention: UnitAttention) {
+        self.attentions.of(nexus, |queue| queue.push(attention));
+    }
+
+    /// Takes the next attention of a nexus, which is thereby told.
+    pub(crate) fn take_attention(&self, nexus: &Arc<NexusId>) -> Option<UnitAttention> {
+        if self.attentions.pending.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.attentions.of(nexus, AttentionQueue::pop).flatten()
+    }
+
+    /// One kind of attention of a nexus is done with, told or not.
+    pub(crate) fn clear_attention(&self, nexus: &Arc<NexusId>, attention: UnitAttention) {
+        self.attentions.of(nexus, |queue| queue.clear(attention));
+    }
+}
+
+impl Attentions {
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<(Arc<NexusId>, AttentionQueue)>) -> T) -> T {
+        let mut queues = self.queues.lock().expect("nothing panics while it is held");
+        let result = change(&mut queues);
+        let pending = queues.iter().filter(|(_, queue)| !queue.is_empty()).count();
+        self.pending.store(pending, Ordering::Release);
+        result
+    }
+
+    fn of<T>(&self, nexus: &Arc<NexusId>, change: impl FnOnce(&mut AttentionQueue) -> T) -> Option<T> {
+        self.change(|queues| {
+            let (_, queue) = queues.iter_mut().find(|(known, _)| same(known, nexus))?;
+            Some(change(queue))
+        })
+    }
+}
+
+/// Whether two handles name the same nexus. Usually they are the same handle.
+pub(crate) fn same(one: &Arc<NexusId>, other: &Arc<NexusId>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}

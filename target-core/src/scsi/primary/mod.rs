@@ -1,0 +1,12 @@
+//! Commands of all devices (SPC-4), one file each.
+
+pub(crate) mod inquiry;
+pub(crate) mod mode_pages;
+pub(crate) mod mode_select;
+pub(crate) mod mode_sense;
+pub(crate) mod report_luns;
+pub(crate) mod report_opcodes;
+pub(crate) mod report_tmfs;
+pub(crate) mod request_sense;
+pub(crate) mod test_unit_ready;
+pub(crate) mod vpd;

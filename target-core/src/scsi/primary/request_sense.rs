@@ -1,0 +1,38 @@
+//! REQUEST SENSE (SPC-4 §6.39): tells a pending unit attention as parameter data, else that there is nothing.
+
+use crate::scsi::cdb::Cdb;
+use crate::scsi::engine::CommandContext;
+use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Operation};
+use crate::scsi::{Failure, Sense};
+use crate::transfer::Transfer;
+
+pub(crate) const SPEC: CommandSpec = CommandSpec {
+    opcode: 0x03,
+    service_action: None,
+    name: "REQUEST SENSE",
+    usage: &[0x03, DESC, 0, 0, 0xff, 0],
+    needs: Needs {
+        unit: false,
+        attention: AttentionRule::Deliver,
+        ..Needs::UNIT
+    },
+    timeout_s: 10,
+    operation: Operation::RequestSense,
+};
+
+pub(crate) async fn run(
+    context: &CommandContext<'_>,
+    cdb: Cdb<'_>,
+    data: &mut Transfer,
+) -> Result<(), Failure> {
+    let sense = match context.addressed_unit() {
+        // Without a unit the answer is GOOD all the same, and the sense says what is wrong (SPC-4 §6.39.1).
+        None => Sense::LOGICAL_UNIT_NOT_SUPPORTED,
+        Some(_) => context.take_attention().unwrap_or(Sense::NO_SENSE),
+    };
+    let reply = sense.encode(cdb.u8_at(1) & DESC != 0);
+    data.put_parameters(&reply, usize::from(cdb.u8_at(4))).await
+}
+
+/// Descriptor format is wanted.
+const DESC: u8 = 0x01;

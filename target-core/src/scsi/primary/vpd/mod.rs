@@ -1,0 +1,136 @@
+//! Vital product data pages (SPC-4 §7.8, SBC-4 §6.6): a table of page codes and, per page, one pure builder.
+//! Everything a page tells is in [`Subject`]; nothing here knows a command.
+
+mod block_limits;
+mod characteristics;
+mod identification;
+mod provisioning;
+
+use backstores::Geometry;
+
+pub(crate) use block_limits::{MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, maximum_write_same_blocks};
+pub(crate) use provisioning::is_thin;
+
+use crate::nexus::TargetPort;
+use crate::scsi::UnitConfig;
+
+/// Whom the pages are about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    /// Identity of the unit.
+    pub(crate) config: &'a UnitConfig,
+    /// Shape of its medium.
+    pub(crate) geometry: &'a Geometry,
+    /// The target port by which it was asked.
+    pub(crate) port: &'a TargetPort,
+    /// Number of that port in the device, 1 or more.
+    pub(crate) relative_port: u16,
+}
+
+/// A page with its four-byte header, or `None` when there is no such page.
+pub(crate) fn page(code: u8, subject: &Subject<'_>) -> Option<Vec<u8>> {
+    let (_, body) = PAGES.iter().find(|(known, _)| *known == code)?;
+    let body = body(subject);
+    let length = u16::try_from(body.len()).expect("names are bounded, so is every page");
+    // PERIPHERAL QUALIFIER 0 and PERIPHERAL DEVICE TYPE 0: a direct access block device is here.
+    let mut page = vec![0x00, code];
+    page.extend(length.to_be_bytes());
+    page.extend(body);
+    Some(page)
+}
+
+/// Supported VPD Pages (00h).
+fn supported_pages(_subject: &Subject<'_>) -> Vec<u8> {
+    PAGES.iter().map(|(code, _)| *code).collect()
+}
+
+/// Unit Serial Number (80h).
+fn serial_number(subject: &Subject<'_>) -> Vec<u8> {
+    subject.config.serial.clone().into_bytes()
+}
+
+type Body = fn(&Subject<'_>) -> Vec<u8>;
+
+/// All pages, ascending as page 00h must list them (SPC-4 §7.8.17).
+const PAGES: &[(u8, Body)] = &[
+    (0x00, supported_pages),
+    (0x80, serial_number),
+    (0x83, identification::body),
+    (0xb0, block_limits::body),
+    (0xb1, characteristics::body),
+    (0xb2, provisioning::body),
+];
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use backstores::Geometry;
+    use iscsi_proto::{IscsiName, Tpgt};
+
+    use super::{Subject, page};
+    use crate::nexus::TargetPort;
+    use crate::scsi::UnitConfig;
+
+    /// A thin unit of 1 GiB, 512-byte blocks, four kilobytes to a physical block.
+    pub(crate) fn config() -> UnitConfig {
+        UnitConfig {
+            naa: vec![0x60, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+            serial: "serial-7".into(),
+            vendor: "LUNAPORT".into(),
+            product: "disk".into(),
+            revision: "0001".into(),
+            thin: true,
+            removable: false,
+        }
+    }
+
+    pub(crate) fn geometry() -> Geometry {
+        Geometry {
+            size: 1 << 30,
+            block_size: 512,
+            physical_block_size: 4096,
+            optimal_len: 0,
+            unmap_granularity: 4096,
+            volatile_cache: true,
+            read_only: false,
+            rotational: false,
+        }
+    }
+
+    pub(crate) fn with_page(code: u8, geometry: &Geometry, config: &UnitConfig) -> Option<Vec<u8>> {
+        let port = TargetPort {
+            name: "iqn.2024-01.org.example:a".parse::<IscsiName>().unwrap(),
+            tpgt: Tpgt(1),
+        };
+        page(
+            code,
+            &Subject {
+                config,
+                geometry,
+                port: &port,
+                relative_port: 1,
+            },
+        )
+    }
+
+    #[test]
+    fn page_00_lists_ascending_codes_that_all_exist() {
+        let page = with_page(0x00, &geometry(), &config()).unwrap();
+        assert_eq!(page, [0, 0, 0, 6, 0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2]);
+        for code in &page[4..] {
+            assert!(with_page(*code, &geometry(), &config()).is_some(), "{code:#04x}");
+        }
+    }
+
+    #[test]
+    fn unknown_pages_are_none() {
+        for code in [0x01, 0x81, 0x86, 0xb3, 0xff] {
+            assert_eq!(with_page(code, &geometry(), &config()), None);
+        }
+    }
+
+    #[test]
+    fn page_80_is_the_serial_number() {
+        let page = with_page(0x80, &geometry(), &config()).unwrap();
+        assert_eq!(page, *b"\x00\x80\x00\x08serial-7");
+    }
+}

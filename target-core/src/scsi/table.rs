@@ -1,0 +1,256 @@
+//! The commands we know: one entry per operation code and service action, in which everything is said that can be
+//! checked without running it. A command cannot forget a check, because it does not make them (engine.rs does).
+//! The same entries answer REPORT SUPPORTED OPERATION CODES.
+
+use super::cdb::{Cdb, LbaRange};
+use super::engine::CommandContext;
+use super::{Failure, block, primary};
+use crate::transfer::Transfer;
+
+/// One command.
+#[derive(Debug)]
+pub(crate) struct CommandSpec {
+    /// OPERATION CODE.
+    pub(crate) opcode: u8,
+    /// SERVICE ACTION, for operation codes that have some.
+    pub(crate) service_action: Option<u16>,
+    /// The standard's name, for the log.
+    pub(crate) name: &'static str,
+    /// CDB USAGE DATA as SPC-4 §6.35.3 defines it: as long as the CDB, the operation code first, the service action
+    /// at its place, and a one for each bit that we look at.
+    pub(crate) usage: &'static [u8],
+    /// What must hold before it may run.
+    pub(crate) needs: Needs,
+    /// How long it may take under ordinary load, seconds (SPC-4 §6.35.4); 0 is unspecified.
+    pub(crate) timeout_s: u32,
+    /// Its code.
+    pub(crate) operation: Operation,
+}
+
+/// What must hold before a command may run. Start from a constant below and name the differences.
+#[derive(Debug)]
+pub(crate) struct Needs {
+    /// It addresses a logical unit that exists. The few commands that answer without one say `false`.
+    pub(crate) unit: bool,
+    /// A medium is loaded.
+    pub(crate) medium: bool,
+    /// It changes the medium, so that the medium must not be write-protected.
+    pub(crate) writes: bool,
+    /// The blocks that the CDB names.
+    pub(crate) range: Option<RangeField>,
+    /// What a reservation of another nexus does to it.
+    #[expect(dead_code, reason = "reservations are enforced when there are some")]
+    pub(crate) reservation: ReservationClass,
+    /// What a pending unit attention does to it.
+    pub(crate) attention: AttentionRule,
+}
+
+/// Blocks named by a CDB, and what happens to them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RangeField {
+    /// Reads them off the CDB; the second argument is the capacity in blocks.
+    pub(crate) extract: fn(Cdb<'_>, u64) -> LbaRange,
+    /// What happens to the blocks.
+    pub(crate) access: Access,
+}
+
+/// What a command does to the blocks of its range, as far as others must wait for it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Access {
+    /// Reads them.
+    Read,
+    /// Writes them.
+    Write,
+    /// Reads and writes them in one step that nobody else may see half done.
+    Exclusive,
+}
+
+/// Columns of the tables "commands allowed in the presence of reservations" (SPC-4 §5.9.3, SBC-4 §4.13).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ReservationClass {
+    /// Runs whatever is reserved.
+    Always,
+    /// Reads the medium or what it says: conflicts with exclusive access.
+    Reads,
+    /// Changes the medium or the unit: conflicts with write exclusive too.
+    Writes,
+}
+
+/// What a pending unit attention does to a command (SAM-5 §5.14).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum AttentionRule {
+    /// It ends with CHECK CONDITION and the attention is told.
+    Report,
+    /// It runs, the attention stays (INQUIRY).
+    Keep,
+    /// It runs, and REPORTED LUNS DATA HAS CHANGED is done with (REPORT LUNS).
+    ClearReportedLuns,
+    /// It runs and tells the attention itself (REQUEST SENSE).
+    Deliver,
+}
+
+impl Needs {
+    /// Nothing but a logical unit.
+    pub(crate) const UNIT: Self = Self {
+        unit: true,
+        medium: false,
+        writes: false,
+        range: None,
+        reservation: ReservationClass::Always,
+        attention: AttentionRule::Report,
+    };
+
+    /// A unit with a medium, whose contents or size are asked for.
+    pub(crate) const MEDIUM: Self = Self {
+        medium: true,
+        reservation: ReservationClass::Reads,
+        ..Self::UNIT
+    };
+
+    /// A unit with a medium, from which the blocks of `extract` are read.
+    pub(crate) const fn read(extract: fn(Cdb<'_>, u64) -> LbaRange) -> Self {
+        Self {
+            range: Some(RangeField {
+                extract,
+                access: Access::Read,
+            }),
+            ..Self::MEDIUM
+        }
+    }
+
+    /// A unit with a medium, on which the blocks of `extract` are written.
+    pub(crate) const fn write(extract: fn(Cdb<'_>, u64) -> LbaRange) -> Self {
+        Self {
+            writes: true,
+            range: Some(RangeField {
+                extract,
+                access: Access::Write,
+            }),
+            reservation: ReservationClass::Writes,
+            ..Self::MEDIUM
+        }
+    }
+}
+
+/// The code of a command: one variant for each `run` function.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Operation {
+    Inquiry,
+    ModeSelect,
+    ModeSense,
+    PreventAllow,
+    Read,
+    ReadCapacity10,
+    ReadCapacity16,
+    ReportLuns,
+    ReportOpcodes,
+    ReportTmfs,
+    RequestSense,
+    StartStop,
+    SynchronizeCache,
+    TestUnitReady,
+    Unmap,
+    Verify,
+    Write,
+    WriteSame,
+}
+
+impl Operation {
+    /// Runs the command, whose entry in the table has been checked.
+    pub(crate) async fn run(
+        self,
+        context: &CommandContext<'_>,
+        cdb: Cdb<'_>,
+        data: &mut Transfer,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
+            Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
+            Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
+            Self::PreventAllow => block::prevent_allow::run(context, cdb, data).await,
+            Self::Read => block::read::run(context, cdb, data).await,
+            Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
+            Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
+            Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
+            Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
+            Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
+            Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::StartStop => block::start_stop::run(context, cdb, data).await,
+            Self::SynchronizeCache => block::sync_cache::run(context, cdb, data).await,
+            Self::TestUnitReady => primary::test_unit_ready::run(context, cdb, data).await,
+            Self::Unmap => block::unmap::run(context, cdb, data).await,
+            Self::Verify => block::verify::run(context, cdb, data).await,
+            Self::Write => block::write::run(context, cdb, data).await,
+            Self::WriteSame => block::write_same::run(context, cdb, data).await,
+        }
+    }
+}
+
+/// All commands, in the order of operation code and service action.
+pub(crate) static COMMANDS: &[&CommandSpec] = &[
+    &primary::test_unit_ready::SPEC,
+    &primary::request_sense::SPEC,
+    &block::read::READ_6,
+    &block::write::WRITE_6,
+    &primary::inquiry::SPEC,
+    &primary::mode_select::MODE_SELECT_6,
+    &primary::mode_sense::MODE_SENSE_6,
+    &block::start_stop::SPEC,
+    &block::prevent_allow::SPEC,
+    &block::read_capacity::READ_CAPACITY_10,
+    &block::read::READ_10,
+    &block::write::WRITE_10,
+    &block::verify::VERIFY_10,
+    &block::sync_cache::SYNCHRONIZE_CACHE_10,
+    &block::write_same::WRITE_SAME_10,
+    &block::unmap::SPEC,
+    &primary::mode_select::MODE_SELECT_10,
+    &primary::mode_sense::MODE_SENSE_10,
+    &block::read::READ_16,
+    &block::write::WRITE_16,
+    &block::verify::VERIFY_16,
+    &block::sync_cache::SYNCHRONIZE_CACHE_16,
+    &block::write_same::WRITE_SAME_16,
+    &block::read_capacity::READ_CAPACITY_16,
+    &primary::report_luns::SPEC,
+    &primary::report_opcodes::SPEC,
+    &primary::report_tmfs::SPEC,
+    &block::read::READ_12,
+    &block::write::WRITE_12,
+    &block::verify::VERIFY_12,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_sorted_and_agree_with_themselves() {
+        let key = |command: &CommandSpec| (command.opcode, command.service_action);
+        for pair in COMMANDS.windows(2) {
+            assert!(key(pair[0]) < key(pair[1]), "{} {}", pair[0].name, pair[1].name);
+        }
+        for command in COMMANDS {
+            let length = match command.opcode >> 5 {
+                0 => 6,
+                1 | 2 => 10,
+                4 => 16,
+                _ => 12,
+            };
+            assert_eq!(command.usage.len(), length, "{}", command.name);
+            assert_eq!(command.usage[0], command.opcode, "{}", command.name);
+            if let Some(action) = command.service_action {
+                assert_eq!(u16::from(command.usage[1] & 0x1f), action, "{}", command.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_running_command_can_move_between_threads() {
+        fn check<T: Send>(
+            _: fn(Operation, &'static CommandContext<'static>, Cdb<'static>, &'static mut Transfer) -> T,
+        ) {
+        }
+        check(Operation::run);
+    }
+}

@@ -1,0 +1,299 @@
+//! The one loop: joins a data mover, a connection and the connection's commands. Both transports and the simulation
+//! run through it.
+//!
+//! What a connection can cost in memory, at most: commands × immediate data (128 × 256 KiB by default, only while the
+//! pool is dry), 4 MiB of Data-In under way, two chunks of 256 KiB a running command from the core's bounded pool,
+//! 64 KiB of text, and what its transport keeps for framing.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstores::BufPool;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tracing::{debug, info, warn};
+
+use crate::control::Target;
+use crate::datamover::DataMover;
+use crate::iscsi::{
+    Action, Admitted, CloseReason, Connection, Event, LinkInfo, Membership, Node, Order, SessionType, Start,
+};
+use crate::nexus::NexusId;
+use crate::scsi::ScsiTask;
+use crate::transfer::{TaskEvent, Transfer, TransferSetup};
+
+/// Serves one accepted connection to its end, and its commands to theirs: a store operation under way is never
+/// dropped. The session itself has ended, and its nexus is free again, as soon as the connection closes.
+pub async fn serve(
+    mover: impl DataMover,
+    link: LinkInfo,
+    node: Arc<Node>,
+    pool: Arc<BufPool>,
+) -> CloseReason {
+    let (membership, orders) = node.join(link.clone());
+    let mut server = Server::new(mover, pool, membership);
+    let connection = Connection::new(link, Arc::clone(&node), now());
+    let reason = server.run(connection, orders).await;
+    log_end(&reason);
+    server.close(&node, &reason).await;
+    reason
+}
+
+type Command = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+struct Server<M> {
+    mover: M,
+    pool: Arc<BufPool>,
+    /// Taken when the session ends.
+    membership: Option<Membership>,
+    session: Option<(Arc<NexusId>, Arc<Target>)>,
+    commands: FuturesUnordered<Command>,
+    budget: Arc<Semaphore>,
+    /// Unbounded in type; a command has at most one `Get` outstanding, its `Put`s are limited by the budget, and the
+    /// number of commands by the window.
+    to_connection: mpsc::UnboundedSender<TaskEvent>,
+    from_commands: mpsc::UnboundedReceiver<TaskEvent>,
+}
+
+impl<M: DataMover> Server<M> {
+    fn new(mover: M, pool: Arc<BufPool>, membership: Membership) -> Self {
+        let (to_connection, from_commands) = mpsc::unbounded_channel();
+        Self {
+            mover,
+            pool,
+            membership: Some(membership),
+            session: None,
+            commands: FuturesUnordered::new(),
+            budget: Arc::new(Semaphore::new(DATA_IN_MAX)),
+            to_connection,
+            from_commands,
+        }
+    }
+
+    async fn run(
+        &mut self,
+        mut connection: Connection,
+        mut orders: watch::Receiver<Option<Order>>,
+    ) -> CloseReason {
+        let mut timer = pin!(sleep_until(Instant::now()));
+        let mut stuck = StuckWatch::default();
+        loop {
+            while let Some(action) = connection.poll_action() {
+                if let Some(reason) = self.act(action, &mut connection) {
+                    return reason;
+                }
+            }
+            // Looked at before every wait: a peer that floods would otherwise never meet a deadline.
+            if let Some(timeout) = stuck.look(&self.mover, self.response_timeout()) {
+                return CloseReason::ResponsesStuck(timeout);
+            }
+            if connection.poll_timeout().is_some_and(|due| due <= now()) {
+                connection.handle(now(), Event::Timeout);
+                continue;
+            }
+            set_timer(
+                timer.as_mut(),
+                connection.poll_timeout(),
+                stuck.due(self.response_timeout()),
+            );
+            let mover = &mut self.mover;
+            // Commands first: their responses then share one write.
+            let event = tokio::select! { biased;
+                Some(event) = self.from_commands.recv() => Event::Task(event),
+                Some(()) = self.commands.next() => continue,
+                Ok(()) = orders.changed() => match *orders.borrow_and_update() {
+                    Some(order) => Event::Order(order),
+                    None => continue,
+                },
+                notify = poll_fn(|cx| mover.poll_notify(cx)) => Event::Notify(notify),
+                () = timer.as_mut() => continue,
+            };
+            connection.handle(now(), event);
+        }
+    }
+
+    /// Does one thing; the reason when that was to close.
+    fn act(&mut self, action: Action, connection: &mut Connection) -> Option<CloseReason> {
+        match action {
+            Action::Enable(params) => self.mover.enable(&params),
+            Action::Send(pdu, data) => self.mover.send_control(pdu, data),
+            Action::Put(put) => self.mover.put_data(put),
+            Action::Get(get) => self.mover.get_data(get),
+            Action::Release(itt) => self.mover.release_task(itt),
+            Action::End(itt) => self.mover.end_task(itt),
+            Action::Start(start) => self.start(start),
+            Action::Manage { itt, function, lun } => {
+                let (nexus, target) = self
+                    .session
+                    .as_ref()
+                    .expect("only a normal session manages tasks");
+                let response = target.device.manage(nexus, function, lun);
+                connection.handle(now(), Event::Managed { itt, response });
+            }
+            Action::Admit(admission) => {
+                let membership = self.membership.as_ref().expect("taken at the end alone");
+                let result = membership.admit(&admission);
+                if let Ok(Admitted { tsih, nexus }) = &result {
+                    let what = match (&nexus, admission.params.session_type) {
+                        (Some((nexus, _)), SessionType::Normal) => nexus.target.name.to_string(),
+                        _ => "discovery".into(),
+                    };
+                    let digests = (admission.params.header_digest, admission.params.data_digest);
+                    info!(initiator = %admission.initiator, tsih = tsih.0, ?digests, "logged in to {what}");
+                    debug!(params = ?admission.params, "agreed");
+                    self.session.clone_from(nexus);
+                }
+                connection.handle(now(), Event::Admission(result));
+            }
+            Action::DropSessions => {
+                if let (Some(membership), Some((_, target))) = (&self.membership, &self.session) {
+                    membership.node().order_target(&target.name, Order::TargetReset);
+                }
+            }
+            Action::Close(reason) => return Some(reason),
+        }
+        None
+    }
+
+    fn start(&mut self, start: Start) {
+        let Start {
+            task,
+            pdu,
+            ahs,
+            immediate,
+            abort,
+        } = start;
+        let (nexus, target) = self.session.as_ref().expect("only a normal session has commands");
+        let setup = TransferSetup {
+            task,
+            expected_in: if pdu.write {
+                ahs.bidi_read_len.unwrap_or(0)
+            } else {
+                pdu.expected_len
+            },
+            expected_out: if pdu.write { pdu.expected_len } else { 0 },
+            immediate,
+            events: self.to_connection.clone(),
+            budget: Arc::clone(&self.budget),
+            pool: Arc::clone(&self.pool),
+            abort,
+        };
+        let scsi = ScsiTask {
+            lun: pdu.lun,
+            cdb: join_cdb(&pdu.cdb, &ahs.extended_cdb),
+            attribute: pdu.attribute,
+            priority: pdu.priority,
+            tag: pdu.itt.0,
+        };
+        self.commands
+            .push(Box::pin(target.device.execute(nexus, scsi, Transfer::new(setup))));
+    }
+
+    fn response_timeout(&self) -> Duration {
+        self.session
+            .as_ref()
+            .map_or(RESPONSE_TIMEOUT, |(_, target)| target.parameters.response_timeout)
+    }
+
+    /// The session ends first (so that its nexus is free before the initiator can know), then the connection, and the
+    /// commands whose store operations still run are seen to their end.
+    async fn close(mut self, node: &Node, reason: &CloseReason) {
+        drop(self.membership.take());
+        if !matches!(
+            reason,
+            CloseReason::Transport(_) | CloseReason::Ordered(Order::Reinstated)
+        ) {
+            let mover = &mut self.mover;
+            // A peer that takes nothing does not keep us.
+            drop(timeout(CLOSE_PATIENCE, poll_fn(|cx| mover.poll_close(cx))).await);
+        }
+        drop(self.mover);
+        drop(self.from_commands);
+        let left = self.commands.len();
+        node.abandon(left);
+        for _ in 0..left {
+            self.commands.next().await;
+            node.abandoned_ended();
+        }
+    }
+}
+
+/// Notices a peer that takes nothing of what is queued for it.
+#[derive(Debug, Default)]
+struct StuckWatch {
+    since: Option<(Instant, u64)>,
+}
+
+impl StuckWatch {
+    /// The time-out, when it is over.
+    fn look(&mut self, mover: &impl DataMover, patience: Duration) -> Option<Duration> {
+        if mover.queued_bytes() == 0 {
+            self.since = None;
+            return None;
+        }
+        let sent = mover.sent_bytes();
+        match self.since {
+            Some((since, before)) if before == sent => (since.elapsed() >= patience).then_some(patience),
+            _ => {
+                self.since = Some((Instant::now(), sent));
+                None
+            }
+        }
+    }
+
+    fn due(&self, patience: Duration) -> Option<Instant> {
+        self.since.map(|(since, _)| since + patience)
+    }
+}
+
+/// Moves the timer only when it is wrong: most turns of the loop leave it alone.
+fn set_timer(timer: Pin<&mut Sleep>, connection: Option<std::time::Instant>, stuck: Option<Instant>) {
+    let due = [connection.map(Instant::from_std), stuck]
+        .into_iter()
+        .flatten()
+        .min();
+    let due = due.unwrap_or_else(|| Instant::now() + FAR);
+    if timer.deadline() > due || timer.is_elapsed() || timer.deadline() <= Instant::now() {
+        timer.reset(due);
+    }
+}
+
+fn join_cdb(cdb: &[u8; 16], extension: &Bytes) -> Bytes {
+    if extension.is_empty() {
+        return Bytes::copy_from_slice(cdb);
+    }
+    let mut joined = BytesMut::with_capacity(cdb.len() + extension.len());
+    joined.put_slice(cdb);
+    joined.put_slice(extension);
+    joined.freeze()
+}
+
+fn log_end(reason: &CloseReason) {
+    match reason {
+        CloseReason::LoggedOut | CloseReason::Ordered(_) | CloseReason::Transport(_) => {
+            info!("closed: {reason}");
+        }
+        CloseReason::LoginFailed(_)
+        | CloseReason::LoginTimeout(_)
+        | CloseReason::Misbehaved(_)
+        | CloseReason::Silent(_)
+        | CloseReason::DataOutStuck { .. }
+        | CloseReason::ResponsesStuck(_) => warn!("closed: {reason}"),
+    }
+}
+
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
+
+/// Data-In a connection may have between store and socket, bytes: a slow reader cannot own the pool.
+const DATA_IN_MAX: usize = 4 << 20;
+/// How long the last words may take.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+const FAR: Duration = Duration::from_secs(3600);

@@ -1,0 +1,356 @@
+//! [`TcpMover`]: the socket, joined with framing, Data-Out bookkeeping and the send queue.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use backstores::{BufPool, CHUNK, IoBuf};
+use bytes::Bytes;
+use iscsi_proto::pdu::{Request, Response, ScsiCommand};
+use iscsi_proto::{Ahs, BHS_LEN, Frame, Itt};
+use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
+use target_core::iscsi::SessionParams;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::data_out::{DataOutBook, Effect, OutRules};
+use crate::framer::{Framer, FramingRules, Place, Step};
+use crate::send_queue::{SendQueue, SendRules};
+
+/// Moves iSCSI PDUs over one TCP connection.
+#[derive(Debug)]
+pub struct TcpMover {
+    socket: TcpStream,
+    pool: Arc<BufPool>,
+    framer: Framer,
+    queue: SendQueue,
+    sent: u64,
+    data_out: DataOutBook,
+    /// Data-In PDUs sent for tasks that needed more than one piece.
+    data_in_sn: HashMap<u32, u32>,
+    arriving: Option<Arriving>,
+    notices: VecDeque<Notify>,
+    /// What the socket failed with, told after the notices before it.
+    closed: Option<TransportClosed>,
+}
+
+/// A PDU whose header is here and whose data segment is on its way.
+#[derive(Debug)]
+enum Arriving {
+    Command {
+        bhs: [u8; BHS_LEN],
+        pdu: ScsiCommand,
+        ahs: Ahs,
+    },
+    Control {
+        bhs: [u8; BHS_LEN],
+        pdu: Request,
+    },
+    DataOut,
+    Malformed {
+        bhs: [u8; BHS_LEN],
+        error: iscsi_proto::DecodeError,
+    },
+}
+
+impl TcpMover {
+    /// A mover over a connected socket, under the rules that hold before negotiation.
+    #[must_use]
+    pub fn new(socket: TcpStream, pool: Arc<BufPool>) -> Self {
+        let before = SessionParams::default();
+        Self {
+            socket,
+            pool,
+            framer: Framer::new(framing_rules(&before)),
+            queue: SendQueue::new(send_rules(&before)),
+            sent: 0,
+            data_out: DataOutBook::new(out_rules(&before)),
+            data_in_sn: HashMap::new(),
+            arriving: None,
+            notices: VecDeque::new(),
+            closed: None,
+        }
+    }
+
+    /// What is to be told or sent because of Data-Out.
+    fn apply_effects(&mut self) {
+        while let Some(effect) = self.data_out.next_effect() {
+            match effect {
+                Effect::Send(r2t) => self.queue.push_control(&Response::R2t(r2t), Bytes::new()),
+                Effect::Tell(notify) => self.notices.push_back(notify),
+            }
+        }
+    }
+
+    /// Takes PDUs out of the bytes at hand until something is to be told or more bytes are needed.
+    fn cut(&mut self) -> Result<(), TransportClosed> {
+        while self.notices.is_empty() {
+            match self
+                .framer
+                .step()
+                .map_err(|error| TransportClosed::Framing(error.to_string()))?
+            {
+                Step::NeedBytes => return Ok(()),
+                Step::Header { bhs, ahs, frame } => {
+                    let place = self.arrive(bhs, &ahs, frame)?;
+                    self.framer.place(place);
+                }
+                Step::Payload { place, digest_ok } => self.arrived(place, digest_ok),
+            }
+        }
+        Ok(())
+    }
+
+    /// Understands a header and names the place for its data.
+    fn arrive(&mut self, bhs: [u8; BHS_LEN], ahs: &[u8], frame: Frame) -> Result<Place, TransportClosed> {
+        let (arriving, place) = match decode(&bhs, ahs) {
+            Ok((Request::ScsiCommand(pdu), ahs)) => {
+                let place = if frame.data_len == 0 {
+                    Place::Discard
+                } else {
+                    self.command_place(&pdu, frame)
+                };
+                (Arriving::Command { bhs, pdu, ahs }, place)
+            }
+            Ok((Request::DataOut(pdu), _)) => {
+                let place = self
+                    .data_out
+                    .header(&bhs, &pdu, frame.data_len)
+                    .map_err(|error| TransportClosed::Framing(error.to_string()))?;
+                self.notices.push_back(Notify::ExpStatSn(pdu.exp_stat_sn));
+                (Arriving::DataOut, place)
+            }
+            Ok((pdu, _)) => (Arriving::Control { bhs, pdu }, Place::Control(Vec::new())),
+            Err(error) => (Arriving::Malformed { bhs, error }, Place::Discard),
+        };
+        self.arriving = Some(arriving);
+        Ok(place)
+    }
+
+    /// A block with room for the command's first chunk, so that what is asked for later joins the immediate data. The
+    /// receive side never waits for memory: a dry pool means the heap, bounded by the command window.
+    fn command_place(&self, pdu: &ScsiCommand, frame: Frame) -> Place {
+        let expected = usize::try_from(pdu.expected_len).unwrap_or(CHUNK);
+        let wanted = expected.max(frame.data_len).min(CHUNK);
+        let mut buf = (frame.data_len <= CHUNK)
+            .then(|| self.pool.try_acquire(wanted))
+            .flatten()
+            .unwrap_or_else(|| IoBuf::from_heap(frame.data_len));
+        buf.set_len(frame.data_len);
+        Place::Buffer { buf, at: 0 }
+    }
+
+    fn arrived(&mut self, place: Place, digest_ok: bool) {
+        match self.arriving.take().expect("a payload follows its header") {
+            Arriving::DataOut => {
+                self.data_out.landed(place, digest_ok);
+                self.apply_effects();
+            }
+            Arriving::Command { bhs, .. } | Arriving::Control { bhs, .. } if !digest_ok => {
+                self.notices.push_back(Notify::DataDigestError { bhs });
+            }
+            Arriving::Command { pdu, ahs, .. } => {
+                let immediate = match place {
+                    Place::Buffer { buf, .. } => Some(buf),
+                    Place::Control(_) | Place::Discard => None,
+                };
+                self.data_out
+                    .begin_command(&pdu, immediate.as_ref().map_or(0, |buf| buf.len()));
+                self.notices.push_back(Notify::Command { pdu, ahs, immediate });
+            }
+            Arriving::Control { pdu, .. } => {
+                let data = match place {
+                    Place::Control(data) => Bytes::from(data),
+                    Place::Buffer { .. } | Place::Discard => Bytes::new(),
+                };
+                self.notices.push_back(Notify::Control { pdu, data });
+            }
+            Arriving::Malformed { bhs, error } => self.notices.push_back(Notify::Malformed { bhs, error }),
+        }
+    }
+
+    /// Writes until the queue is empty or the socket is full.
+    fn poll_flush_queue(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.queue.is_empty() {
+            let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(SLICES_MAX);
+            self.queue.slices(&mut slices, SLICES_MAX, WRITE_MAX);
+            let n = ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, &slices))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.queue.consume(n);
+            self.sent += n as u64;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads once. `Ready(Ok(0))` is the end of the stream.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut spare = ReadBuf::new(self.framer.spare());
+        ready!(Pin::new(&mut self.socket).poll_read(cx, &mut spare))?;
+        let n = spare.filled().len();
+        self.framer.filled(n);
+        Poll::Ready(Ok(n))
+    }
+
+    /// One turn of both directions: everything that can be told, sent or read without waiting.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportClosed>> {
+        loop {
+            self.cut()?;
+            let told = !self.notices.is_empty();
+            // Commands already read come first: their responses then share one write.
+            if told && self.queue.queued_bytes() < WRITE_MAX {
+                return Poll::Ready(Ok(()));
+            }
+            if let Poll::Ready(Err(error)) = self.poll_flush_queue(cx) {
+                return Poll::Ready(Err(TransportClosed::Io(error.to_string())));
+            }
+            if told {
+                return Poll::Ready(Ok(()));
+            }
+            // A peer that asks without taking answers is not read any more: its questions stay in its own socket.
+            if self.queue.queued_bytes() > UNSENT_MAX {
+                return Poll::Pending;
+            }
+            match ready!(self.poll_fill(cx)) {
+                Ok(0) if self.framer.is_at_boundary() => return Poll::Ready(Err(TransportClosed::Eof)),
+                Ok(0) => return Poll::Ready(Err(TransportClosed::MidPdu)),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(TransportClosed::Io(error.to_string()))),
+            }
+        }
+    }
+}
+
+impl DataMover for TcpMover {
+    fn enable(&mut self, params: &SessionParams) {
+        self.framer.set_rules(framing_rules(params));
+        self.queue.set_rules(send_rules(params));
+        self.data_out.set_rules(out_rules(params));
+    }
+
+    fn send_control(&mut self, mut pdu: Response, data: Bytes) {
+        if let Response::ScsiResponse(response) = &mut pdu {
+            let data_ins = self.data_in_sn.get(&response.itt.0).copied().unwrap_or(0);
+            response.exp_data_sn = data_ins + self.data_out.r2ts_sent(response.itt);
+        }
+        self.queue.push_control(&pdu, data);
+    }
+
+    fn put_data(&mut self, put: PutData) {
+        let (itt, is_last) = (put.itt, put.last.is_some());
+        let data_sn = if put.offset == 0 {
+            0
+        } else {
+            self.data_in_sn.get(&itt.0).copied().unwrap_or(0)
+        };
+        let count = self.queue.push_data_in(put, data_sn);
+        if !is_last {
+            self.data_in_sn.insert(itt.0, data_sn + count);
+        }
+    }
+
+    fn get_data(&mut self, get: GetData) {
+        self.data_out.get(get);
+        self.apply_effects();
+    }
+
+    fn release_task(&mut self, itt: Itt) {
+        self.data_in_sn.remove(&itt.0);
+        self.data_out.release(itt);
+        self.apply_effects();
+    }
+
+    fn end_task(&mut self, itt: Itt) {
+        self.data_in_sn.remove(&itt.0);
+        self.data_out.end(itt);
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.closed.is_some() || ready!(self.poll_flush_queue(cx)).is_err() {
+            return Poll::Ready(());
+        }
+        if ready!(Pin::new(&mut self.socket).poll_shutdown(cx)).is_err() {
+            return Poll::Ready(());
+        }
+        // Unread bytes at close would make the kernel reset the connection and take our last response with it.
+        let mut sink = [0; 4096];
+        loop {
+            let mut buf = ReadBuf::new(&mut sink);
+            match ready!(Pin::new(&mut self.socket).poll_read(cx, &mut buf)) {
+                Ok(()) if !buf.filled().is_empty() => {}
+                Ok(()) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
+    fn poll_notify(&mut self, cx: &mut Context<'_>) -> Poll<Notify> {
+        loop {
+            if let Some(notify) = self.notices.pop_front() {
+                return Poll::Ready(notify);
+            }
+            if let Some(closed) = &self.closed {
+                return Poll::Ready(Notify::Closed(closed.clone()));
+            }
+            if let Err(closed) = ready!(self.poll_turn(cx)) {
+                self.closed = Some(closed);
+            }
+        }
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.queue.queued_bytes()
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        self.sent
+    }
+}
+
+fn decode(bhs: &[u8; BHS_LEN], ahs: &[u8]) -> Result<(Request, Ahs), iscsi_proto::DecodeError> {
+    let request = Request::decode(bhs)?;
+    let ahs = if ahs.is_empty() {
+        Ahs::default()
+    } else {
+        Ahs::decode(ahs)?
+    };
+    Ok((request, ahs))
+}
+
+fn framing_rules(params: &SessionParams) -> FramingRules {
+    FramingRules {
+        header_digest: params.header_digest,
+        data_digest: params.data_digest,
+        max_data_len: bytes(params.max_recv_data_segment_len),
+    }
+}
+
+fn send_rules(params: &SessionParams) -> SendRules {
+    SendRules {
+        header_digest: params.header_digest,
+        data_digest: params.data_digest,
+        max_data_len: bytes(params.max_send_data_segment_len),
+        max_burst_len: bytes(params.max_burst_len),
+    }
+}
+
+fn out_rules(params: &SessionParams) -> OutRules {
+    OutRules {
+        max_burst_len: bytes(params.max_burst_len),
+        first_burst_len: bytes(params.first_burst_len),
+        max_outstanding_r2t: usize::from(params.max_outstanding_r2t).max(1),
+    }
+}
+
+fn bytes(len: u32) -> usize {
+    usize::try_from(len).expect("32 bits fit")
+}
+
+/// Slices of one `writev`: 3 a PDU, so 21 small reads at once.
+const SLICES_MAX: usize = 64;
+/// Bytes of one `writev`, about; more queued than this is sent before more is read.
+const WRITE_MAX: usize = 256 * 1024;
+/// Unsent bytes at which reading stops: above the Data-In that a connection may have in flight.
+const UNSENT_MAX: usize = 8 * 1024 * 1024;
