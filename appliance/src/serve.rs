@@ -238,6 +238,6 @@ fn entropy(bytes: &mut [u8]) {
 /// The port IANA gave to iSCSI targets.
 const PORT: u16 = 3260;
 /// Buffers a data core may have in use; memory is touched only when it is used.
-const POOL_BYTES: usize = 128 << 20;
+const POOL_BYTES: usize = 256 << 20;
 const DESCRIPTORS_KEPT: usize = 128;
 const CONNECTIONS_MAX: usize = 16_384;

@@ -1,9 +1,11 @@
 //! The one loop: joins a data mover, a connection and the connection's commands. Both transports and the simulation
 //! run through it.
 //!
-//! What a connection can cost in memory, at most: commands × immediate data (128 × 256 KiB by default, only while the
-//! pool is dry), 4 MiB of Data-In under way, two chunks of 256 KiB a running command from the core's bounded pool,
-//! 64 KiB of text, and what its transport keeps for framing.
+//! What a connection can cost in memory, at most: for each command of the window (128) the immediate data that it really
+//! sent, in a buffer of at most twice their length (256 KiB); 4 MiB of Data-In that the initiator has not taken; 8 MiB of
+//! buffers for Data-Out that it still owes; 64 KiB of text; and what its transport keeps for framing. A command takes its
+//! share of the two budgets before it takes a buffer, so that an initiator that is slow or silent keeps nothing from the
+//! others of its data core. Beyond that a command holds two chunks of 256 KiB at most, while its store works.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,6 +16,7 @@ use backstores::BufPool;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
@@ -37,10 +40,10 @@ pub async fn serve(
 ) -> CloseReason {
     let (membership, orders) = node.join(link.clone());
     let mut server = Server::new(mover, pool, membership);
-    let connection = Connection::new(link, Arc::clone(&node), now());
+    let connection = Connection::new(link, node, now());
     let reason = server.run(connection, orders).await;
     log_end(&reason);
-    server.close(&node, &reason).await;
+    server.close(&reason).await;
     reason
 }
 
@@ -52,8 +55,9 @@ struct Server<M> {
     /// Taken when the session ends.
     membership: Option<Membership>,
     session: Option<(Arc<NexusId>, Arc<Target>)>,
-    commands: FuturesUnordered<Command>,
+    commands: Commands,
     budget: Arc<Semaphore>,
+    out_budget: Arc<Semaphore>,
     /// Unbounded in type; a command has at most one `Get` outstanding, its `Put`s are limited by the budget, and the
     /// number of commands by the window.
     to_connection: mpsc::UnboundedSender<TaskEvent>,
@@ -64,12 +68,13 @@ impl<M: DataMover> Server<M> {
     fn new(mover: M, pool: Arc<BufPool>, membership: Membership) -> Self {
         let (to_connection, from_commands) = mpsc::unbounded_channel();
         Self {
+            commands: Commands::new(Arc::clone(membership.node())),
             mover,
             pool,
             membership: Some(membership),
             session: None,
-            commands: FuturesUnordered::new(),
             budget: Arc::new(Semaphore::new(DATA_IN_MAX)),
+            out_budget: Arc::new(Semaphore::new(DATA_OUT_MAX)),
             to_connection,
             from_commands,
         }
@@ -80,7 +85,9 @@ impl<M: DataMover> Server<M> {
         mut connection: Connection,
         mut orders: watch::Receiver<Option<Order>>,
     ) -> CloseReason {
-        let mut timer = pin!(sleep_until(Instant::now()));
+        // Read once a turn, after its wait: reading the clock was a twentieth of a small read.
+        let mut time = Instant::now();
+        let mut timer = pin!(sleep_until(time));
         let mut stuck = StuckWatch::default();
         loop {
             while let Some(action) = connection.poll_action() {
@@ -89,31 +96,28 @@ impl<M: DataMover> Server<M> {
                 }
             }
             // Looked at before every wait: a peer that floods would otherwise never meet a deadline.
-            if let Some(timeout) = stuck.look(&self.mover, self.response_timeout()) {
+            if let Some(timeout) = stuck.look(&self.mover, time, self.response_timeout()) {
                 return CloseReason::ResponsesStuck(timeout);
             }
-            if connection.poll_timeout().is_some_and(|due| due <= now()) {
-                connection.handle(now(), Event::Timeout);
+            let due = connection.poll_timeout();
+            if due.is_some_and(|due| due <= time.into_std()) {
+                connection.handle(time.into_std(), Event::Timeout);
                 continue;
             }
-            set_timer(
-                timer.as_mut(),
-                connection.poll_timeout(),
-                stuck.due(self.response_timeout()),
-            );
+            set_timer(timer.as_mut(), time, due, stuck.due(self.response_timeout()));
             let mover = &mut self.mover;
             // Commands first: their responses then share one write.
             let event = tokio::select! { biased;
-                Some(event) = self.from_commands.recv() => Event::Task(event),
-                Some(()) = self.commands.next() => continue,
-                Ok(()) = orders.changed() => match *orders.borrow_and_update() {
-                    Some(order) => Event::Order(order),
-                    None => continue,
-                },
-                notify = poll_fn(|cx| mover.poll_notify(cx)) => Event::Notify(notify),
-                () = timer.as_mut() => continue,
+                Some(event) = self.from_commands.recv() => Some(Event::Task(event)),
+                Some(()) = self.commands.next() => None,
+                Ok(()) = orders.changed() => orders.borrow_and_update().map(Event::Order),
+                notify = poll_fn(|cx| mover.poll_notify(cx)) => Some(Event::Notify(notify)),
+                () = timer.as_mut() => None,
             };
-            connection.handle(now(), event);
+            time = Instant::now();
+            if let Some(event) = event {
+                connection.handle(time.into_std(), event);
+            }
         }
     }
 
@@ -180,6 +184,7 @@ impl<M: DataMover> Server<M> {
             immediate,
             events: self.to_connection.clone(),
             budget: Arc::clone(&self.budget),
+            out_budget: Arc::clone(&self.out_budget),
             pool: Arc::clone(&self.pool),
             abort,
         };
@@ -190,8 +195,14 @@ impl<M: DataMover> Server<M> {
             priority: pdu.priority,
             tag: pdu.itt.0,
         };
-        self.commands
-            .push(Box::pin(target.device.execute(nexus, scsi, Transfer::new(setup))));
+        let signal = setup.abort.clone();
+        let command = target.device.execute(nexus, scsi, Transfer::new(setup));
+        self.commands.push(Box::pin(command));
+        // The session may have been taken over on another core a moment ago; what its old connection still had in hand
+        // must not run under the new one.
+        if !self.membership.as_ref().is_some_and(Membership::is_alive) {
+            signal.fire();
+        }
     }
 
     fn response_timeout(&self) -> Duration {
@@ -200,25 +211,80 @@ impl<M: DataMover> Server<M> {
             .map_or(RESPONSE_TIMEOUT, |(_, target)| target.parameters.response_timeout)
     }
 
-    /// The session ends first (so that its nexus is free before the initiator can know), then the connection, and the
-    /// commands whose store operations still run are seen to their end.
-    async fn close(mut self, node: &Node, reason: &CloseReason) {
+    /// The session ends first (so that its nexus is free before the initiator can know), then the connection; beside
+    /// it the commands whose store operations still run are seen to their end.
+    async fn close(mut self, reason: &CloseReason) {
         drop(self.membership.take());
-        if !matches!(
+        drop(self.from_commands);
+        let (mut mover, mut commands) = (self.mover, self.commands);
+        let has_last_words = !matches!(
             reason,
             CloseReason::Transport(_) | CloseReason::Ordered(Order::Reinstated)
-        ) {
-            let mover = &mut self.mover;
-            // A peer that takes nothing does not keep us.
-            drop(timeout(CLOSE_PATIENCE, poll_fn(|cx| mover.poll_close(cx))).await);
+        );
+        let goodbye = async move {
+            if has_last_words {
+                // A peer that takes nothing does not keep us.
+                drop(timeout(CLOSE_PATIENCE, poll_fn(|cx| mover.poll_close(cx))).await);
+            }
+        };
+        tokio::join!(goodbye, commands.see_to_their_end());
+    }
+}
+
+/// A connection's commands. Dropped before they have ended (a bug ended their connection, or its task was cancelled),
+/// they go on in a task of their own: a store operation that nobody polls would leave its blocks fenced for ever.
+#[derive(Debug)]
+struct Commands {
+    running: FuturesUnordered<Command>,
+    node: Arc<Node>,
+    /// How many of them the node counts as abandoned.
+    abandoned: usize,
+}
+
+impl Commands {
+    fn new(node: Arc<Node>) -> Self {
+        Self {
+            running: FuturesUnordered::new(),
+            node,
+            abandoned: 0,
         }
-        drop(self.mover);
-        drop(self.from_commands);
-        let left = self.commands.len();
-        node.abandon(left);
-        for _ in 0..left {
-            self.commands.next().await;
-            node.abandoned_ended();
+    }
+
+    fn push(&mut self, command: Command) {
+        self.running.push(command);
+    }
+
+    /// Waits until one has ended; `None` at once when there is none.
+    async fn next(&mut self) -> Option<()> {
+        self.running.next().await
+    }
+
+    async fn see_to_their_end(&mut self) {
+        self.abandoned = self.running.len();
+        self.node.abandon(self.abandoned);
+        while self.running.next().await.is_some() {
+            self.abandoned -= 1;
+            self.node.abandoned_ended(1);
+        }
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        self.node.abandoned_ended(std::mem::take(&mut self.abandoned));
+        if self.running.is_empty() {
+            return;
+        }
+        // Outside a runtime, which is then at its end, nothing can be polled any more.
+        if let Ok(runtime) = Handle::try_current() {
+            // Not as `Self`: a runtime that is ending drops what it is given, and this would begin anew without end.
+            let (mut running, node) = (std::mem::take(&mut self.running), Arc::clone(&self.node));
+            drop(runtime.spawn(async move {
+                node.abandon(running.len());
+                while running.next().await.is_some() {
+                    node.abandoned_ended(1);
+                }
+            }));
         }
     }
 }
@@ -231,16 +297,16 @@ struct StuckWatch {
 
 impl StuckWatch {
     /// The time-out, when it is over.
-    fn look(&mut self, mover: &impl DataMover, patience: Duration) -> Option<Duration> {
+    fn look(&mut self, mover: &impl DataMover, time: Instant, patience: Duration) -> Option<Duration> {
         if mover.queued_bytes() == 0 {
             self.since = None;
             return None;
         }
         let sent = mover.sent_bytes();
         match self.since {
-            Some((since, before)) if before == sent => (since.elapsed() >= patience).then_some(patience),
+            Some((since, before)) if before == sent => (time - since >= patience).then_some(patience),
             _ => {
-                self.since = Some((Instant::now(), sent));
+                self.since = Some((time, sent));
                 None
             }
         }
@@ -252,13 +318,18 @@ impl StuckWatch {
 }
 
 /// Moves the timer only when it is wrong: most turns of the loop leave it alone.
-fn set_timer(timer: Pin<&mut Sleep>, connection: Option<std::time::Instant>, stuck: Option<Instant>) {
+fn set_timer(
+    timer: Pin<&mut Sleep>,
+    time: Instant,
+    connection: Option<std::time::Instant>,
+    stuck: Option<Instant>,
+) {
     let due = [connection.map(Instant::from_std), stuck]
         .into_iter()
         .flatten()
         .min();
-    let due = due.unwrap_or_else(|| Instant::now() + FAR);
-    if timer.deadline() > due || timer.is_elapsed() || timer.deadline() <= Instant::now() {
+    let due = due.unwrap_or(time + FAR);
+    if timer.deadline() > due || timer.is_elapsed() || timer.deadline() <= time {
         timer.reset(due);
     }
 }
@@ -293,6 +364,8 @@ fn now() -> std::time::Instant {
 
 /// Data-In a connection may have between store and socket, bytes: a slow reader cannot own the pool.
 const DATA_IN_MAX: usize = 4 << 20;
+/// Buffers a connection may keep waiting for Data-Out, bytes: a silent writer cannot own it either.
+const DATA_OUT_MAX: usize = 8 << 20;
 /// How long the last words may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -40,6 +40,8 @@ pub enum TaskEvent {
         offset: u32,
         /// The bytes.
         buf: IoBuf,
+        /// It completes what the command has to give: nothing but its end follows.
+        is_last: bool,
         /// Share of the connection's bytes in flight.
         budget: Option<OwnedSemaphorePermit>,
     },
@@ -104,6 +106,8 @@ pub struct TransferSetup {
     pub events: mpsc::UnboundedSender<TaskEvent>,
     /// Bytes of Data-In the connection may have in flight.
     pub budget: Arc<Semaphore>,
+    /// Bytes of Data-Out the connection may be waiting for.
+    pub out_budget: Arc<Semaphore>,
     /// Where buffers come from.
     pub pool: Arc<BufPool>,
     /// Fires when the task is aborted.
@@ -120,8 +124,10 @@ pub struct Transfer {
     /// solicited ahead.
     arrived: Option<IoBuf>,
     arrived_at: usize,
-    /// Data-Out that was asked for ahead of the command.
-    ahead: Option<oneshot::Receiver<Result<IoBuf, Sense>>>,
+    /// Data-Out that was asked for ahead of the command, with its share of what may be waited for.
+    ahead: Option<(oneshot::Receiver<Result<IoBuf, Sense>>, OwnedSemaphorePermit)>,
+    /// Share of the next piece of Data-In, whose buffer was given out.
+    in_share: Option<OwnedSemaphorePermit>,
 }
 
 /// One direction of a task's data, bytes.
@@ -185,6 +191,7 @@ impl Transfer {
             arrived: setup.immediate.take(),
             arrived_at: 0,
             ahead: None,
+            in_share: None,
             setup,
         }
     }
@@ -214,11 +221,11 @@ impl Transfer {
     pub async fn get(&mut self, len: usize) -> Result<IoBuf, Failure> {
         debug_assert!(len <= self.data_out.rest(), "more than want_out() granted");
         self.check()?;
-        if let Some(reply) = self.ahead.take() {
+        if let Some((reply, _share)) = self.ahead.take() {
             self.arrived = Some(self.received(reply).await?);
             self.arrived_at = 0;
         }
-        let (buf, filled) = self.take_arrived(len).await?;
+        let (buf, filled, _share) = self.take_arrived(len).await?;
         let buf = if filled == len {
             buf
         } else {
@@ -232,8 +239,15 @@ impl Transfer {
         Ok(buf)
     }
 
-    /// Appends to Data-In; what exceeds [`want_in`](Self::want_in) is cut. Waits only when this connection already has
-    /// its share of bytes in flight.
+    /// A buffer for the next piece of Data-In, at most a chunk. Its share of the bytes that the connection may have in
+    /// flight comes first: a command that waits for a slow initiator holds no memory of others meanwhile.
+    pub async fn in_buffer(&mut self, len: usize) -> Result<IoBuf, Failure> {
+        self.in_share = Some(self.share(&self.setup.budget, len).await?);
+        self.pool_buffer(len).await
+    }
+
+    /// Appends to Data-In; what exceeds [`want_in`](Self::want_in) is cut. Waits only for a buffer that did not come
+    /// from [`in_buffer`](Self::in_buffer), until the connection has room for it.
     pub async fn put(&mut self, mut buf: IoBuf) -> Result<(), Failure> {
         self.check()?;
         let len = buf.len().min(self.data_in.rest());
@@ -241,25 +255,19 @@ impl Transfer {
             return Ok(());
         }
         buf.set_len(len);
-        let share = wire_len(len);
-        let budget = match Arc::clone(&self.setup.budget).try_acquire_many_owned(share) {
-            Ok(permit) => permit,
-            Err(_) => tokio::select! {
-                biased;
-                () = self.setup.abort.fired() => return Err(Failure::Aborted),
-                permit = Arc::clone(&self.setup.budget).acquire_many_owned(share) => {
-                    permit.map_err(|_| Failure::Aborted)?
-                }
-            },
+        let budget = match self.in_share.take() {
+            Some(share) => share,
+            None => self.share(&self.setup.budget, len).await?,
         };
         let put = TaskEvent::Put {
             task: self.setup.task,
             offset: self.data_in.moved,
             buf,
+            is_last: len == self.data_in.rest(),
             budget: Some(budget),
         };
         self.setup.events.send(put).map_err(|_| Failure::Aborted)?;
-        self.data_in.moved += share;
+        self.data_in.moved += wire_len(len);
         Ok(())
     }
 
@@ -269,7 +277,7 @@ impl Transfer {
         let data = &data[..data.len().min(allocation_len)];
         let room = usize::try_from(self.want_in(data.len() as u64)).expect("not longer than the data");
         for piece in data[..room].chunks(CHUNK) {
-            let mut buf = self.buffer(piece.len()).await;
+            let mut buf = self.in_buffer(piece.len()).await?;
             buf.copy_from_slice(piece);
             self.put(buf).await?;
         }
@@ -313,7 +321,7 @@ impl Transfer {
     /// ends while the initiator still owes it data.
     pub(crate) async fn settle(&mut self) -> Result<(), Failure> {
         match self.ahead.take() {
-            Some(reply) => self.received(reply).await.map(drop),
+            Some((reply, _share)) => self.received(reply).await.map(drop),
             None => Ok(()),
         }
     }
@@ -358,8 +366,12 @@ impl Transfer {
     }
 
     /// A buffer of `len` bytes for the next piece of Data-Out, begun with what has arrived. A buffer that fits is
-    /// passed on; only what shares a buffer with other pieces is copied.
-    async fn take_arrived(&mut self, len: usize) -> Result<(IoBuf, usize), Failure> {
+    /// passed on; only what shares a buffer with other pieces is copied. When the initiator still has to send some of
+    /// it, the share of what may be waited for comes before a new buffer.
+    async fn take_arrived(
+        &mut self,
+        len: usize,
+    ) -> Result<(IoBuf, usize, Option<OwnedSemaphorePermit>), Failure> {
         let available = self.arrived.as_ref().map_or(0, |buf| buf.len() - self.arrived_at);
         if available == 0 {
             self.arrived = None;
@@ -369,19 +381,40 @@ impl Transfer {
             .take_if(|buf| self.arrived_at == 0 && available <= len && len <= buf.capacity())
         {
             buf.set_len(len);
-            return Ok((buf, available));
+            return Ok((buf, available, None));
         }
-        let mut buf = tokio::select! {
-            biased;
-            buf = self.setup.pool.acquire(len) => buf,
-            () = self.setup.abort.fired() => return Err(Failure::Aborted),
+        let share = match available < len {
+            true => Some(self.share(&self.setup.out_budget, len).await?),
+            false => None,
         };
+        let mut buf = self.pool_buffer(len).await?;
         let filled = available.min(len);
         if let Some(arrived) = &self.arrived {
             buf[..filled].copy_from_slice(&arrived[self.arrived_at..self.arrived_at + filled]);
             self.arrived_at += filled;
         }
-        Ok((buf, filled))
+        Ok((buf, filled, share))
+    }
+
+    async fn pool_buffer(&self, len: usize) -> Result<IoBuf, Failure> {
+        tokio::select! {
+            biased;
+            buf = self.setup.pool.acquire(len) => Ok(buf),
+            () = self.setup.abort.fired() => Err(Failure::Aborted),
+        }
+    }
+
+    /// Whoever holds a share waits only for its own initiator, or for memory that others are giving back.
+    async fn share(&self, budget: &Arc<Semaphore>, len: usize) -> Result<OwnedSemaphorePermit, Failure> {
+        let len = wire_len(len);
+        if let Ok(share) = Arc::clone(budget).try_acquire_many_owned(len) {
+            return Ok(share);
+        }
+        tokio::select! {
+            biased;
+            () = self.setup.abort.fired() => Err(Failure::Aborted),
+            share = Arc::clone(budget).acquire_many_owned(len) => share.map_err(|_| Failure::Aborted),
+        }
     }
 
     fn look_ahead(&mut self) {
@@ -389,8 +422,11 @@ impl Transfer {
         if len == 0 || self.arrived.is_some() {
             return;
         }
-        if let Some(buf) = self.setup.pool.try_acquire(len) {
-            self.ahead = Some(self.solicit(self.data_out.moved, buf, 0));
+        let share = Arc::clone(&self.setup.out_budget).try_acquire_many_owned(wire_len(len));
+        if let Ok(share) = share
+            && let Some(buf) = self.setup.pool.try_acquire(len)
+        {
+            self.ahead = Some((self.solicit(self.data_out.moved, buf, 0), share));
         }
     }
 
@@ -643,6 +679,7 @@ mod tests {
         let (setup, connection) = connection(4096, 0, Vec::new(), 0);
         let mut data = Transfer::new(TransferSetup {
             budget: Arc::new(Semaphore::new(512)),
+            out_budget: Arc::new(Semaphore::new(8 << 20)),
             ..setup
         });
         let abort = data.abort_signal().clone();
@@ -652,6 +689,27 @@ mod tests {
         assert!(matches!(put, Err(Failure::Aborted)));
         data.finish(put);
         assert_eq!(connection.serve().await, (Outcome::Aborted, Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn a_task_that_waits_for_its_share_holds_no_buffer() {
+        let (setup, _connection) = connection(4096, 4096, Vec::new(), 0);
+        let (pool, none) = (Arc::clone(&setup.pool), Arc::new(Semaphore::new(0)));
+        let before = pool.stats().in_use;
+        let mut data = Transfer::new(TransferSetup {
+            budget: Arc::clone(&none),
+            out_budget: none,
+            ..setup
+        });
+        data.want_in(4096);
+        data.want_out(4096);
+        let mut reading = Box::pin(data.in_buffer(4096));
+        assert!(futures_util::poll!(&mut reading).is_pending());
+        assert_eq!(pool.stats().in_use, before, "Data-In");
+        drop(reading);
+        let mut writing = Box::pin(data.get(4096));
+        assert!(futures_util::poll!(&mut writing).is_pending());
+        assert_eq!(pool.stats().in_use, before, "Data-Out");
     }
 
     #[tokio::test]

@@ -133,6 +133,10 @@ impl DataOutBook {
 
     /// A command arrived. Without the F bit, unsolicited Data-Out follow it (§11.3.1).
     pub(crate) fn begin_command(&mut self, pdu: &ScsiCommand, immediate_len: usize) {
+        if self.tasks.contains_key(&pdu.itt.0) {
+            // A tag in use: this command will be refused, and must not harm the one that has the tag.
+            return;
+        }
         self.swallowed.remove(&pdu.itt.0);
         if pdu.is_final || !pdu.write {
             return;

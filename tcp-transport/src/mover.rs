@@ -129,11 +129,17 @@ impl TcpMover {
         Ok(place)
     }
 
-    /// A block with room for the command's first chunk, so that what is asked for later joins the immediate data. The
-    /// receive side never waits for memory: a dry pool means the heap, bounded by the command window.
+    /// A block with room for the command's first chunk, so that what is asked for later joins the immediate data; unless
+    /// these are but a small part of it: a few bytes must not hold a chunk. The receive side never waits for memory: a
+    /// dry pool means the heap, bounded by the command window.
     fn command_place(&self, pdu: &ScsiCommand, frame: Frame) -> Place {
         let expected = usize::try_from(pdu.expected_len).unwrap_or(CHUNK);
-        let wanted = expected.max(frame.data_len).min(CHUNK);
+        let chunk = expected.max(frame.data_len).min(CHUNK);
+        let wanted = if frame.data_len >= chunk / 2 {
+            chunk
+        } else {
+            frame.data_len
+        };
         let mut buf = (frame.data_len <= CHUNK)
             .then(|| self.pool.try_acquire(wanted))
             .flatten()

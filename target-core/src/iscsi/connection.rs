@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::event::{Action, CloseReason, Event, Order, PeerMisbehaved};
+use super::event::{Action, CloseReason, Event, Order};
 use super::full_feature::FullFeature;
 use super::login_phase::LoginPhase;
 use super::{LinkInfo, Node};
@@ -89,21 +89,19 @@ impl Connection {
 }
 
 fn during_login(login: &mut LoginPhase, notify: Notify, actions: &mut VecDeque<Action>) {
-    let misbehaved = match notify {
-        Notify::Control { pdu, data } => return login.request(&pdu, &data, actions),
-        Notify::Closed(closed) => {
-            return actions.push_back(Action::Close(CloseReason::Transport(closed)));
-        }
-        Notify::Command { .. } => PeerMisbehaved::NotALogin("SCSI Command"),
-        Notify::Malformed { error, .. } => PeerMisbehaved::Malformed(error),
-        Notify::DataDigestError { .. }
-        | Notify::Unsolicited { .. }
+    match notify {
+        Notify::Control { pdu, data } => login.request(&pdu, &data, actions),
+        Notify::Command { .. } => login.misplaced("SCSI Command", actions),
+        Notify::Malformed { error, .. } => login.malformed(error, actions),
+        Notify::Unsolicited { .. }
         | Notify::DataOut { .. }
-        | Notify::Released(_)
         | Notify::StrayDataOut { .. }
-        | Notify::ExpStatSn(_) => PeerMisbehaved::NotALogin("SCSI Data-Out"),
-    };
-    actions.push_back(Action::Close(CloseReason::Misbehaved(misbehaved)));
+        | Notify::ExpStatSn(_) => login.misplaced("SCSI Data-Out", actions),
+        Notify::DataDigestError { .. } => login.misplaced("a PDU with a data digest", actions),
+        // Nothing was asked to be let go of.
+        Notify::Released(_) => {}
+        Notify::Closed(closed) => actions.push_back(Action::Close(CloseReason::Transport(closed))),
+    }
 }
 
 impl Order {

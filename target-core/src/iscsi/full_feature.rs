@@ -1,29 +1,31 @@
 //! Full feature phase of a connection: what each request leads to (RFC 7143 §4.2, §11). The rules of one topic each
-//! live beside it: window, tasks, management, text_exchange; what commands say is in task_events.
+//! live beside it: window, tasks, management, keepalive, text_exchange. What commands say is in task_events, task
+//! management requests in task_management, orders from outside in ending.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use backstores::IoBuf;
 use bytes::Bytes;
 use iscsi_proto::pdu::{
-    AsyncEvent, AsyncMessage, Function, LogoutReason, LogoutRequest, LogoutResponse, LogoutResponseCode,
-    NopIn, NopOut, Reject, RejectReason, Request, Response, ScsiCommand, TaskManagementRequest,
-    TaskManagementResponse, TextRequest, TextResponse, TmfResponse,
+    LogoutReason, LogoutRequest, LogoutResponse, LogoutResponseCode, NopIn, NopOut, Reject, RejectReason,
+    Request, Response, ScsiCommand, TextRequest, TextResponse,
 };
 use iscsi_proto::{Ahs, BHS_LEN, Cid, DecodeError, IscsiName, Itt, Lun, Sn, Ttt};
 use tracing::debug;
 
-use super::event::{Action, CloseReason, Order, PeerMisbehaved, Start};
+use super::ending::Ending;
+use super::event::{Action, CloseReason, PeerMisbehaved, Start};
+use super::keepalive::Keepalive;
 use super::management::PendingTmfs;
 use super::registry::{Admitted, Node};
-use super::tasks::TaskTable;
+use super::tasks::{StuckTask, TaskTable};
 use super::text_exchange::{TextExchange, TextStep};
 use super::window::{Arrival, CommandWindow};
 use super::{Asker, LinkInfo, SessionParams, SessionType, answer_text};
 use crate::control::{Directory, Parameters};
 use crate::datamover::{Notify, Numbering};
-use crate::scsi::Sense;
+use crate::scsi::{Sense, Status};
 
 /// Who is at the other end.
 #[derive(Debug)]
@@ -38,22 +40,22 @@ pub(super) struct Identity {
 #[derive(Debug)]
 pub(super) struct FullFeature {
     identity: Identity,
-    params: SessionParams,
-    limits: Parameters,
-    window: CommandWindow<Ordered>,
-    pub(super) stat_sn: Sn,
+    pub(super) params: SessionParams,
+    pub(super) limits: Parameters,
+    pub(super) window: CommandWindow<Ordered>,
+    stat_sn: Sn,
     pub(super) tasks: TaskTable,
-    tmfs: PendingTmfs,
+    /// Commands that were aborted and whose end has not been heard of: a store operation may keep them.
+    pub(super) abandoned: usize,
+    pub(super) tmfs: PendingTmfs,
     text: TextExchange,
-    last_heard: Instant,
-    ping: Option<Ping>,
-    last_ping: u32,
-    ending: Option<Ending>,
+    keepalive: Keepalive,
+    pub(super) ending: Option<Ending>,
 }
 
 /// A request that waits its turn in CmdSN order.
 #[derive(Debug)]
-enum Ordered {
+pub(super) enum Ordered {
     Command {
         pdu: ScsiCommand,
         ahs: Ahs,
@@ -63,20 +65,6 @@ enum Ordered {
         pdu: Request,
         data: Bytes,
     },
-}
-
-/// A NOP-In that has not been answered.
-#[derive(Clone, Copy, Debug)]
-struct Ping {
-    ttt: Ttt,
-    deadline: Instant,
-}
-
-/// An order under way.
-#[derive(Clone, Copy, Debug)]
-struct Ending {
-    order: Order,
-    deadline: Instant,
 }
 
 impl FullFeature {
@@ -94,16 +82,15 @@ impl FullFeature {
         };
         Self {
             window: CommandWindow::new(cmd_sn, limits.command_window.max(1)),
+            keepalive: Keepalive::new(limits.nop_interval, limits.nop_timeout, now),
             identity,
             params,
             limits,
             stat_sn,
             tasks: TaskTable::default(),
+            abandoned: 0,
             tmfs: PendingTmfs::default(),
             text: TextExchange::default(),
-            last_heard: now,
-            ping: None,
-            last_ping: 0,
             ending: None,
         }
     }
@@ -135,32 +122,24 @@ impl FullFeature {
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        self.heard(now);
+        self.keepalive.heard(now);
         match notify {
             Notify::Command { pdu, ahs, immediate } => {
                 self.command_arrived(pdu, ahs, immediate, node, now, actions);
             }
             Notify::Control { pdu, data } => self.control_arrived(pdu, data, node, now, actions),
-            Notify::Malformed { bhs, error } => self.malformed(&bhs, error, node, now, actions),
-            Notify::DataDigestError { bhs } => self.data_digest_error(&bhs, node, now, actions),
-            Notify::Unsolicited { itt } => self.tasks.data_progressed(itt, now),
-            Notify::DataOut { itt, result } => self.tasks.deliver(itt, result),
+            Notify::Malformed { bhs, error } => self.malformed(&bhs, error, actions),
+            Notify::DataDigestError { bhs } => self.reject(&bhs, RejectReason::DataDigestError, actions),
+            Notify::DataOut { itt, result } => self.tasks.deliver(itt, result, now),
             Notify::Released(itt) => {
                 self.tmfs.released(itt);
                 self.answer_tmfs(now, actions);
             }
             Notify::StrayDataOut { bhs } => self.reject(&bhs, RejectReason::ProtocolError, actions),
-            // Nothing is kept for retransmission at level 0.
-            Notify::ExpStatSn(_) => {}
+            // Signs of life alone: a task's data count when a wish is fulfilled, and at level 0 nothing is kept for
+            // retransmission that an ExpStatSN could let go of.
+            Notify::Unsolicited { .. } | Notify::ExpStatSn(_) => {}
             Notify::Closed(closed) => actions.push_back(Action::Close(CloseReason::Transport(closed))),
-        }
-    }
-
-    /// Every PDU is a sign of life.
-    fn heard(&mut self, now: Instant) {
-        self.last_heard = now;
-        if let Some(ping) = &mut self.ping {
-            ping.deadline = now + self.limits.nop_timeout;
         }
     }
 
@@ -173,14 +152,22 @@ impl FullFeature {
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
+        let (itt, cmd_sn) = (pdu.itt, pdu.cmd_sn);
+        if !pdu.immediate && !self.window.expects(cmd_sn) {
+            debug!(
+                cmd_sn = cmd_sn.0,
+                "a duplicate, or outside the command window: ignored"
+            );
+            return self.forget(itt, actions);
+        }
+        if let Some(reason) = self.refusal(&pdu) {
+            // §7.3: the CmdSN of a command that is rejected does not count as received.
+            self.reject(&Request::ScsiCommand(pdu).encode(), reason, actions);
+            return self.forget(itt, actions);
+        }
         if pdu.immediate {
-            if self.tasks.immediate() >= IMMEDIATE_MAX {
-                let bhs = Request::ScsiCommand(pdu).encode();
-                return self.reject(&bhs, RejectReason::ImmediateCommandReject, actions);
-            }
             return self.start(pdu, ahs, immediate, actions);
         }
-        let cmd_sn = pdu.cmd_sn;
         self.in_order(
             cmd_sn,
             Ordered::Command { pdu, ahs, immediate },
@@ -188,6 +175,34 @@ impl FullFeature {
             now,
             actions,
         );
+    }
+
+    /// Why a command cannot be taken at all.
+    fn refusal(&self, pdu: &ScsiCommand) -> Option<RejectReason> {
+        if self.params.session_type == SessionType::Discovery {
+            return Some(RejectReason::CommandNotSupported);
+        }
+        if pdu.itt == Itt::RESERVED {
+            return Some(RejectReason::InvalidPduField);
+        }
+        if self.is_in_use(pdu.itt) {
+            return Some(RejectReason::TaskInProgress);
+        }
+        let too_many = pdu.immediate && self.tasks.immediate() >= IMMEDIATE_MAX;
+        too_many.then_some(RejectReason::ImmediateCommandReject)
+    }
+
+    /// Whether a command has this tag, running or waiting behind a hole.
+    pub(super) fn is_in_use(&self, itt: Itt) -> bool {
+        let waits = |item: &Ordered| matches!(item, Ordered::Command { pdu, .. } if pdu.itt == itt);
+        self.tasks.get(itt).is_some() || self.window.early().any(waits)
+    }
+
+    /// A command will not be begun: the mover need not keep what it keeps for one, unless another has the same tag.
+    fn forget(&self, itt: Itt, actions: &mut VecDeque<Action>) {
+        if !self.is_in_use(itt) {
+            actions.push_back(Action::End(itt));
+        }
     }
 
     fn control_arrived(
@@ -227,7 +242,7 @@ impl FullFeature {
         }
     }
 
-    fn run_ready(&mut self, node: &Node, now: Instant, actions: &mut VecDeque<Action>) {
+    pub(super) fn run_ready(&mut self, node: &Node, now: Instant, actions: &mut VecDeque<Action>) {
         while let Some(item) = self.window.next_ready() {
             self.run_ordered(item, node, now, actions);
         }
@@ -252,31 +267,26 @@ impl FullFeature {
         immediate: Option<IoBuf>,
         actions: &mut VecDeque<Action>,
     ) {
-        let counted = !pdu.immediate;
-        if self.identity.admitted.nexus.is_none() || self.is_draining() {
-            let bhs = Request::ScsiCommand(pdu).encode();
-            if counted {
-                self.window.open();
-            }
-            return self.reject(&bhs, RejectReason::CommandNotSupported, actions);
-        }
-        let Some((task, abort)) = self.tasks.start(pdu.itt, pdu.lun, pdu.immediate) else {
-            let bhs = Request::ScsiCommand(pdu).encode();
-            if counted {
-                self.window.open();
-            }
-            return self.reject(&bhs, RejectReason::TaskInProgress, actions);
+        let (task, abort) = self.tasks.start(pdu.itt, pdu.lun, pdu.immediate);
+        let unfit = if self.is_draining() || self.abandoned >= usize::from(self.limits.command_window.max(1))
+        {
+            // What was aborted still costs memory as long as its store operation runs; that too has its bound.
+            Some((Status::Busy, None))
+        } else {
+            let immediate_len = immediate.as_deref().map_or(0, <[u8]>::len);
+            let breach = self.unsolicited_breach(&pdu, immediate_len);
+            breach.map(|sense| (Status::CheckCondition, Some(sense)))
         };
-        if let Some(sense) = self.unsolicited_breach(&pdu, immediate.as_deref().map_or(0, <[u8]>::len)) {
-            return self.fail_at_once(pdu.itt, sense, actions);
+        match unfit {
+            Some((status, sense)) => self.fail_at_once(&pdu, status, sense, actions),
+            None => actions.push_back(Action::Start(Start {
+                task,
+                pdu,
+                ahs,
+                immediate,
+                abort,
+            })),
         }
-        actions.push_back(Action::Start(Start {
-            task,
-            pdu,
-            ahs,
-            immediate,
-            abort,
-        }));
     }
 
     /// Data that come with or behind a command although the negotiation forbids it (§11.4.7.2).
@@ -317,9 +327,7 @@ impl FullFeature {
 
     /// §11.18: a ping is echoed as far as the initiator takes data; an answer to ours ends its deadline.
     fn nop_out(&mut self, pdu: &NopOut, data: &[u8], actions: &mut VecDeque<Action>) {
-        if pdu.ttt != Ttt::RESERVED && self.ping.is_some_and(|ping| ping.ttt == pdu.ttt) {
-            self.ping = None;
-        }
+        self.keepalive.answered(pdu.ttt);
         if pdu.itt == Itt::RESERVED {
             return;
         }
@@ -445,125 +453,14 @@ impl FullFeature {
         }
     }
 
-    /// §11.5, §11.6.
-    fn task_management(
-        &mut self,
-        pdu: &TaskManagementRequest,
-        node: &Node,
-        now: Instant,
-        actions: &mut VecDeque<Action>,
-    ) {
-        let bhs = || Request::TaskManagement(pdu.clone()).encode();
-        if self.tmfs.contains(pdu.itt) || self.tasks.get(pdu.itt).is_some() {
-            return self.reject(&bhs(), RejectReason::TaskInProgress, actions);
-        }
-        if self.tmfs.len() >= IMMEDIATE_MAX {
-            return self.reject(&bhs(), RejectReason::ImmediateCommandReject, actions);
-        }
-        if self.params.session_type == SessionType::Discovery {
-            return self.reject(&bhs(), RejectReason::CommandNotSupported, actions);
-        }
-        match pdu.function {
-            Function::AbortTask => self.abort_task(pdu, node, now, actions),
-            Function::AbortTaskSet
-            | Function::ClearAca
-            | Function::ClearTaskSet
-            | Function::LogicalUnitReset
-            | Function::TargetWarmReset
-            | Function::TargetColdReset => {
-                let of_target = matches!(
-                    pdu.function,
-                    Function::TargetWarmReset | Function::TargetColdReset
-                );
-                let concerned = match pdu.function {
-                    Function::ClearAca => Vec::new(),
-                    _ => self
-                        .tasks
-                        .tags(|task| of_target || task.lun.number() == pdu.lun.number()),
-                };
-                self.drop_tasks(&concerned, actions);
-                let drops_sessions = pdu.function == Function::TargetColdReset;
-                self.tmfs.begin(pdu.itt, None, &concerned, drops_sessions, now);
-                actions.push_back(Action::Manage {
-                    itt: pdu.itt,
-                    function: pdu.function,
-                    lun: pdu.lun,
-                });
-            }
-            Function::TaskReassign => {
-                self.answer_tmf_at_once(pdu.itt, TmfResponse::ReassignNotSupported, now, actions);
-            }
-            Function::QueryTask
-            | Function::QueryTaskSet
-            | Function::ITNexusReset
-            | Function::QueryAsyncEvent
-            | Function::Unknown(_) => {
-                self.answer_tmf_at_once(pdu.itt, TmfResponse::NotSupported, now, actions);
-            }
-        }
-    }
-
-    /// §11.6.1: a task that is here is aborted; one that may still be on its way counts as received and will not run;
-    /// any other does not exist.
-    fn abort_task(
-        &mut self,
-        pdu: &TaskManagementRequest,
-        node: &Node,
-        now: Instant,
-        actions: &mut VecDeque<Action>,
-    ) {
-        let referenced = pdu.referenced_itt;
-        if self
-            .tasks
-            .get(referenced)
-            .is_some_and(|task| task.lun.number() == pdu.lun.number())
-        {
-            self.drop_tasks(&[referenced], actions);
-            self.tmfs
-                .begin(pdu.itt, Some(TmfResponse::Complete), &[referenced], false, now);
-            return self.answer_tmfs(now, actions);
-        }
-        let waiting = |item: &Ordered| matches!(item, Ordered::Command { pdu, .. } if pdu.itt == referenced);
-        let known = self.window.early().any(waiting);
-        let to_come = self.tasks.get(referenced).is_none()
-            && (known || !pdu.ref_cmd_sn.precedes(self.window.exp_cmd_sn()));
-        let response = if to_come && pdu.ref_cmd_sn.precedes(pdu.cmd_sn.next()) {
-            let (given_up, command) = self.window.give_up(pdu.ref_cmd_sn);
-            if command.is_some() {
-                actions.push_back(Action::End(referenced));
-            }
-            if given_up {
-                TmfResponse::Complete
-            } else {
-                TmfResponse::TaskDoesNotExist
-            }
-        } else {
-            TmfResponse::TaskDoesNotExist
+    /// §7.3: whatever CmdSN such a PDU carries does not count as received.
+    fn malformed(&mut self, bhs: &[u8; BHS_LEN], error: DecodeError, actions: &mut VecDeque<Action>) {
+        debug!(%error, "a PDU is rejected");
+        let reason = match error {
+            DecodeError::Opcode(_) => RejectReason::CommandNotSupported,
+            DecodeError::Field { .. } | DecodeError::Ahs(_) => RejectReason::InvalidPduField,
         };
-        self.answer_tmf_at_once(pdu.itt, response, now, actions);
-        self.run_ready(node, now, actions);
-    }
-
-    fn answer_tmf_at_once(
-        &mut self,
-        itt: Itt,
-        response: TmfResponse,
-        now: Instant,
-        actions: &mut VecDeque<Action>,
-    ) {
-        self.tmfs.begin(itt, Some(response), &[], false, now);
-        self.answer_tmfs(now, actions);
-    }
-
-    /// Tells tasks that they are aborted, and forgets them: whatever they still say is not heard.
-    fn drop_tasks(&mut self, concerned: &[Itt], actions: &mut VecDeque<Action>) {
-        for itt in concerned {
-            if let Some(task) = self.tasks.remove(*itt) {
-                task.abort.fire();
-                self.task_ended(task.immediate);
-                actions.push_back(Action::Release(*itt));
-            }
-        }
+        self.reject(bhs, reason, actions);
     }
 
     /// A command has left the table.
@@ -573,80 +470,13 @@ impl FullFeature {
         }
     }
 
-    pub(super) fn managed(
-        &mut self,
-        itt: Itt,
-        response: TmfResponse,
-        now: Instant,
-        actions: &mut VecDeque<Action>,
-    ) {
-        self.tmfs.managed(itt, response);
-        self.answer_tmfs(now, actions);
-    }
-
-    fn answer_tmfs(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
-        while let Some(due) = self.tmfs.take_due(now) {
-            let numbering = self.respond();
-            let response = TaskManagementResponse {
-                response: due.response,
-                additional: 0,
-                itt: due.itt,
-                stat_sn: numbering.stat_sn,
-                exp_cmd_sn: numbering.exp_cmd_sn,
-                max_cmd_sn: numbering.max_cmd_sn,
-            };
-            actions.push_back(Action::Send(Response::TaskManagement(response), Bytes::new()));
-            if due.drops_sessions {
-                actions.push_back(Action::DropSessions);
-            }
-        }
-    }
-
-    fn malformed(
-        &mut self,
-        bhs: &[u8; BHS_LEN],
-        error: DecodeError,
-        node: &Node,
-        now: Instant,
-        actions: &mut VecDeque<Action>,
-    ) {
-        debug!(%error, "a PDU is rejected");
-        let reason = match error {
-            DecodeError::Opcode(_) => RejectReason::CommandNotSupported,
-            DecodeError::Field { .. } | DecodeError::Ahs(_) => RejectReason::InvalidPduField,
-        };
-        // A command whose header makes sense but for its AHS has had its turn: no hole may stay behind.
-        self.count_as_received(bhs, node, now, actions);
-        self.reject(bhs, reason, actions);
-    }
-
-    fn data_digest_error(
-        &mut self,
-        bhs: &[u8; BHS_LEN],
-        node: &Node,
-        now: Instant,
-        actions: &mut VecDeque<Action>,
-    ) {
-        self.reject(bhs, RejectReason::DataDigestError, actions);
-        self.count_as_received(bhs, node, now, actions);
-    }
-
-    fn count_as_received(
-        &mut self,
-        bhs: &[u8; BHS_LEN],
-        node: &Node,
-        now: Instant,
-        actions: &mut VecDeque<Action>,
-    ) {
-        let Ok(pdu) = Request::decode(bhs) else { return };
-        if let Some(cmd_sn) = pdu.cmd_sn().filter(|_| !pdu.immediate()) {
-            self.window.give_up(cmd_sn);
-            self.run_ready(node, now, actions);
-        }
-    }
-
     /// §11.17: the refused header goes back as data.
-    fn reject(&mut self, bhs: &[u8; BHS_LEN], reason: RejectReason, actions: &mut VecDeque<Action>) {
+    pub(super) fn reject(
+        &mut self,
+        bhs: &[u8; BHS_LEN],
+        reason: RejectReason,
+        actions: &mut VecDeque<Action>,
+    ) {
         let numbering = self.respond();
         let reject = Reject {
             reason,
@@ -661,107 +491,31 @@ impl FullFeature {
         ));
     }
 
-    pub(super) fn order(&mut self, order: Order, now: Instant, actions: &mut VecDeque<Action>) {
-        match order {
-            Order::Logout { within } => {
-                let within_s = u16::try_from(within.as_secs()).unwrap_or(u16::MAX);
-                self.send_async(AsyncEvent::LogoutRequested { within_s }, actions);
-                self.ending = Some(Ending {
-                    order,
-                    deadline: now + within,
-                });
-            }
-            Order::Drain => {
-                self.ending = Some(Ending {
-                    order,
-                    deadline: now + DRAIN_PATIENCE,
-                });
-                self.finish_drain(now, actions);
-            }
-            Order::Close | Order::TargetReset => self.drop_session(order, actions),
-            Order::Reinstated => actions.push_back(Action::Close(CloseReason::Ordered(order))),
-        }
-    }
-
-    fn is_draining(&self) -> bool {
-        self.ending.is_some_and(|ending| ending.order == Order::Drain)
-    }
-
-    /// Drops the session once nothing runs any more, or patience ends.
-    pub(super) fn finish_drain(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
-        if let Some(Ending {
-            order: order @ Order::Drain,
-            deadline,
-        }) = self.ending
-            && (self.tasks.is_empty() || deadline <= now)
-        {
-            self.drop_session(order, actions);
-        }
-    }
-
-    fn drop_session(&mut self, order: Order, actions: &mut VecDeque<Action>) {
-        let event = AsyncEvent::SessionDropped {
-            time_to_wait: self.params.time_to_wait,
-            time_to_retain: 0,
-        };
-        self.send_async(event, actions);
-        actions.push_back(Action::Close(CloseReason::Ordered(order)));
-    }
-
-    fn send_async(&mut self, event: AsyncEvent, actions: &mut VecDeque<Action>) {
-        let numbering = self.respond();
-        let message = AsyncMessage {
-            lun: Lun::ZERO,
-            stat_sn: numbering.stat_sn,
-            exp_cmd_sn: numbering.exp_cmd_sn,
-            max_cmd_sn: numbering.max_cmd_sn,
-            event,
-        };
-        actions.push_back(Action::Send(Response::AsyncMessage(message), Bytes::new()));
-    }
-
     /// Whatever was due by `now`.
     pub(super) fn timeout(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
         self.answer_tmfs(now, actions);
-        if let Some(ping) = self.ping.filter(|ping| ping.deadline <= now) {
-            debug!(ttt = ping.ttt.0, "a NOP-In was not answered");
-            actions.push_back(Action::Close(CloseReason::Silent(self.limits.nop_timeout)));
+        if self.keepalive.is_overdue(now) {
+            let reason = CloseReason::Silent(self.keepalive.patience());
+            return actions.push_back(Action::Close(reason));
+        }
+        if let Some(StuckTask { itt, waited }) = self.tasks.find_stuck(now, self.limits.data_out_timeout) {
+            let reason = CloseReason::DataOutStuck { itt: itt.0, waited };
+            return actions.push_back(Action::Close(reason));
+        }
+        if self.end_if_due(now, actions) {
             return;
         }
-        if let Some((itt, since)) = self.tasks.longest_wait()
-            && now >= since + self.limits.data_out_timeout
-        {
-            let waited = now.duration_since(since);
-            actions.push_back(Action::Close(CloseReason::DataOutStuck { itt: itt.0, waited }));
-            return;
-        }
-        match self.ending {
-            Some(Ending {
-                order: order @ Order::Logout { .. },
-                deadline,
-            }) if deadline <= now => {
-                actions.push_back(Action::Close(CloseReason::Ordered(order)));
-                return;
-            }
-            _ => self.finish_drain(now, actions),
-        }
-        if self.ping_due().is_some_and(|due| due <= now) {
-            self.send_ping(now, actions);
+        if let Some(ttt) = self.keepalive.ask(now) {
+            self.send_ping(ttt, actions);
         }
     }
 
     /// When [`Self::timeout`] is to be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let data = self
-            .tasks
-            .is_waiting_for_data()
-            .then(|| self.tasks.longest_wait())
-            .flatten();
         [
             self.tmfs.deadline(),
-            self.ping.map(|ping| ping.deadline),
-            self.ping_due(),
-            data.map(|(_, since)| since + self.limits.data_out_timeout),
+            self.keepalive.deadline(),
+            self.tasks.look_for_stuck(),
             self.ending.map(|ending| ending.deadline),
         ]
         .into_iter()
@@ -769,19 +523,8 @@ impl FullFeature {
         .min()
     }
 
-    fn ping_due(&self) -> Option<Instant> {
-        let wanted = !self.limits.nop_interval.is_zero() && self.ping.is_none();
-        wanted.then(|| self.last_heard + self.limits.nop_interval)
-    }
-
     /// §11.19: a NOP-In that wants an answer does not consume a StatSN.
-    fn send_ping(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
-        self.last_ping = self.last_ping.wrapping_add(1) & 0x7fff_ffff;
-        let ttt = Ttt(self.last_ping);
-        self.ping = Some(Ping {
-            ttt,
-            deadline: now + self.limits.nop_timeout,
-        });
+    fn send_ping(&mut self, ttt: Ttt, actions: &mut VecDeque<Action>) {
         let numbering = self.numbering();
         let nop = NopIn {
             lun: Lun::ZERO,
@@ -806,5 +549,4 @@ fn is_answer_to_ping(pdu: &Request) -> bool {
 
 /// Commands and task management requests for immediate delivery that may be under way at once, beyond the window
 /// (§4.2.2.1 lets us refuse more).
-const IMMEDIATE_MAX: usize = 16;
-const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const IMMEDIATE_MAX: usize = 16;

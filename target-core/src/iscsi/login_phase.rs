@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use iscsi_proto::pdu::{LoginRequest, LoginResponse, Request, Response};
-use iscsi_proto::{Sn, Tsih};
+use iscsi_proto::pdu::{LoginRequest, LoginResponse, LoginStatus, Request, Response};
+use iscsi_proto::{DecodeError, Sn, Tsih};
 
 use super::event::{Action, CloseReason, PeerMisbehaved};
 use super::full_feature::{FullFeature, Identity};
@@ -21,6 +21,8 @@ pub(super) struct LoginPhase {
     directory: Arc<Directory>,
     login: Option<Login>,
     pending: Option<(PendingAdmission, LoginRequest)>,
+    /// The latest request, for answers to what is none.
+    latest: Option<LoginRequest>,
     pub(super) deadline: Instant,
     stat_sn: Option<Sn>,
 }
@@ -39,6 +41,7 @@ impl LoginPhase {
             directory,
             login,
             pending: None,
+            latest: None,
             deadline,
             stat_sn: None,
         }
@@ -49,16 +52,12 @@ impl LoginPhase {
         self.directory.discovery_parameters.login_timeout
     }
 
-    /// A request. Anything but a Login Request ends the connection: before the login there is no StatSN to reject with.
+    /// A request of any kind.
     pub(super) fn request(&mut self, pdu: &Request, text: &[u8], actions: &mut VecDeque<Action>) {
         let Request::Login(pdu) = pdu else {
-            let misbehaved = match self.stat_sn {
-                None => PeerMisbehaved::NotALogin(pdu.name()),
-                Some(_) => PeerMisbehaved::DuringLogin(pdu.name()),
-            };
-            actions.push_back(Action::Close(CloseReason::Misbehaved(misbehaved)));
-            return;
+            return self.misplaced(pdu.name(), actions);
         };
+        self.latest = Some(pdu.clone());
         let Some(login) = self.login.take() else { return };
         match login.handle(pdu, text) {
             LoginStep::Continue(login, answer) => {
@@ -76,6 +75,42 @@ impl LoginPhase {
                 actions.push_back(Action::Close(CloseReason::LoginFailed(failure)));
             }
         }
+    }
+
+    /// §6.3: anything but a Login Request ends the connection, without a word before the login has begun, else with a
+    /// Login Response that says so.
+    pub(super) fn misplaced(&mut self, name: &'static str, actions: &mut VecDeque<Action>) {
+        let misbehaved = match self.latest.take() {
+            None => PeerMisbehaved::NotALogin(name),
+            Some(latest) => {
+                self.give_up(&latest, LoginStatus::InvalidDuringLogin, actions);
+                PeerMisbehaved::DuringLogin(name)
+            }
+        };
+        actions.push_back(Action::Close(CloseReason::Misbehaved(misbehaved)));
+    }
+
+    /// A header that is no PDU. Once the login has begun, the initiator is told that it was wrong.
+    pub(super) fn malformed(&mut self, error: DecodeError, actions: &mut VecDeque<Action>) {
+        if let Some(latest) = self.latest.take() {
+            self.give_up(&latest, LoginStatus::InitiatorError, actions);
+        }
+        let misbehaved = PeerMisbehaved::Malformed(error);
+        actions.push_back(Action::Close(CloseReason::Misbehaved(misbehaved)));
+    }
+
+    fn give_up(&mut self, latest: &LoginRequest, status: LoginStatus, actions: &mut VecDeque<Action>) {
+        let answer = LoginAnswer {
+            transit: false,
+            continues: false,
+            current_stage: latest.current_stage,
+            next_stage: latest.current_stage,
+            tsih: latest.tsih,
+            status,
+            text: Vec::new(),
+        };
+        let response = self.response(latest, &answer);
+        actions.push_back(Action::Send(response, Bytes::new()));
     }
 
     /// The registry's word. Returns the next phase when the session was let in.

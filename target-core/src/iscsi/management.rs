@@ -4,7 +4,7 @@
 //! the Data-Out it was asked for (§4.2.3.3), and that for a second at most: initiators that abort fast never answer.
 //! Nothing here ever waits for a store.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use iscsi_proto::Itt;
@@ -22,7 +22,7 @@ struct PendingTmf {
     /// `None` until the device has answered.
     response: Option<TmfResponse>,
     /// Tasks whose Data-Out is being let go of.
-    releasing: HashSet<u32>,
+    releasing: BTreeSet<u32>,
     deadline: Instant,
     drops_sessions: bool,
 }
@@ -80,7 +80,7 @@ impl PendingTmfs {
         Some(DueTmf {
             itt: pending.itt,
             response,
-            drops_sessions: pending.drops_sessions,
+            drops_sessions: pending.drops_sessions && response == TmfResponse::Complete,
         })
     }
 

@@ -1,9 +1,9 @@
 //! What one target process shares between its connections: the directory, every connection and session alive, and
 //! who may come in next. Locks are held for map operations and calls that return at once, never across a wait.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use iscsi_proto::pdu::LoginStatus;
@@ -71,19 +71,22 @@ pub struct Refusal {
 pub(crate) struct Membership {
     node: Arc<Node>,
     id: u64,
+    /// `false` from the moment its session has been taken over.
+    alive: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
 struct Registry {
     next_id: u64,
     last_tsih: u16,
-    connections: HashMap<u64, Entry>,
+    connections: BTreeMap<u64, Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
     link: LinkInfo,
     orders: watch::Sender<Option<Order>>,
+    alive: Arc<AtomicBool>,
     session: Option<Session>,
 }
 
@@ -186,12 +189,14 @@ impl Node {
     /// Enters a connection that has just been accepted.
     pub(crate) fn join(self: &Arc<Self>, link: LinkInfo) -> (Membership, watch::Receiver<Option<Order>>) {
         let (orders, receiver) = watch::channel(None);
+        let alive = Arc::new(AtomicBool::new(true));
         let mut registry = self.registry();
         registry.next_id += 1;
         let id = registry.next_id;
         let entry = Entry {
             link,
             orders,
+            alive: Arc::clone(&alive),
             session: None,
         };
         registry.connections.insert(id, entry);
@@ -199,6 +204,7 @@ impl Node {
             Membership {
                 node: Arc::clone(self),
                 id,
+                alive,
             },
             receiver,
         )
@@ -208,8 +214,8 @@ impl Node {
         self.abandoned.fetch_add(commands, Ordering::Relaxed);
     }
 
-    pub(crate) fn abandoned_ended(&self) {
-        self.abandoned.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn abandoned_ended(&self, commands: usize) {
+        self.abandoned.fetch_sub(commands, Ordering::Relaxed);
     }
 
     /// A panic under the lock would leave single map entries, never half a one: the map stays usable.
@@ -285,6 +291,12 @@ impl Membership {
             params: admission.params.clone(),
         });
         Ok(Admitted { tsih, nexus })
+    }
+
+    /// Whether this connection's session still is the one of its nexus. A command that entered its task set before
+    /// this was asked, and got `true`, is found by the device when the session ends.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
     }
 
     /// The node this is a place in.
@@ -417,6 +429,8 @@ impl Entry {
 
     /// The session's end, as the device sees it.
     fn leave(&self) {
+        // Before the device is told: see `Membership::is_alive`.
+        self.alive.store(false, Ordering::Release);
         if let Some((nexus, target)) = self.session.as_ref().and_then(|session| session.nexus.as_ref()) {
             target.device.detach(nexus);
         }

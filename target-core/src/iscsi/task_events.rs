@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use iscsi_proto::Itt;
-use iscsi_proto::pdu::{Residual, Response, ScsiResponse, ScsiResponseCode};
+use iscsi_proto::pdu::{Residual, Response, ScsiCommand, ScsiResponse, ScsiResponseCode};
 
 use super::event::Action;
 use super::full_feature::FullFeature;
@@ -37,26 +37,33 @@ impl FullFeature {
                     filled,
                     numbering,
                 };
-                self.tasks.await_data(itt, reply, now);
+                self.tasks
+                    .await_data(itt, reply, now, self.limits.data_out_timeout);
                 actions.push_back(Action::Get(get));
             }
             TaskEvent::Put {
                 task,
                 offset,
                 buf,
+                is_last,
                 budget,
             } => {
                 let Some((itt, task)) = self.tasks.by_id(task) else {
                     return;
                 };
-                let lun = task.lun;
-                let before = task.held.replace(HeldPut { offset, buf, budget });
-                if let Some(put) = before {
+                let (lun, put) = (task.lun, HeldPut { offset, buf, budget });
+                // Only a piece that nothing but the end follows may be held back: a task that waits for its share of
+                // the bytes in flight must not be what keeps a share from coming free.
+                if is_last {
+                    task.held = Some(put);
+                } else {
                     actions.push_back(Action::Put(self.put(itt, lun, put, None)));
                 }
             }
             TaskEvent::Done { task, outcome } => {
-                let Some((itt, _)) = self.tasks.by_id(task) else {
+                let Some(itt) = self.tasks.by_id(task).map(|(itt, _)| itt) else {
+                    // One that was aborted is out of the store at last.
+                    self.abandoned = self.abandoned.saturating_sub(1);
                     return;
                 };
                 let Some(task) = self.tasks.remove(itt) else {
@@ -64,23 +71,33 @@ impl FullFeature {
                 };
                 self.task_ended(task.immediate);
                 self.end(itt, task, &outcome, actions);
-                self.finish_drain(now, actions);
+                self.end_if_due(now, actions);
             }
         }
     }
 
-    /// Ends a command that never reached the device.
-    pub(super) fn fail_at_once(&mut self, itt: Itt, sense: Sense, actions: &mut VecDeque<Action>) {
-        let Some(task) = self.tasks.remove(itt) else {
+    /// Ends a command that never reached the device. Nothing of its data moves (§11.4.5).
+    pub(super) fn fail_at_once(
+        &mut self,
+        pdu: &ScsiCommand,
+        status: Status,
+        sense: Option<Sense>,
+        actions: &mut VecDeque<Action>,
+    ) {
+        let Some(task) = self.tasks.remove(pdu.itt) else {
             return;
         };
         self.task_ended(task.immediate);
-        let outcome = Outcome::Status {
-            status: Status::CheckCondition,
-            sense: Some(sense),
-            residual: Residual::None,
+        let residual = match pdu.expected_len {
+            0 => Residual::None,
+            len => Residual::Underflow(len),
         };
-        self.end(itt, task, &outcome, actions);
+        let outcome = Outcome::Status {
+            status,
+            sense,
+            residual,
+        };
+        self.end(pdu.itt, task, &outcome, actions);
     }
 
     fn end(&mut self, itt: Itt, mut task: Task, outcome: &Outcome, actions: &mut VecDeque<Action>) {

@@ -1,7 +1,7 @@
 //! The commands of one connection that have not been answered, by initiator task tag.
 
-use std::collections::HashMap;
-use std::time::Instant;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use backstores::IoBuf;
 use iscsi_proto::{Itt, Lun};
@@ -11,13 +11,18 @@ use crate::scsi::Sense;
 use crate::transfer::{AbortSignal, TaskId};
 
 /// The table. Its size is bounded by the command window and the limit of immediate commands.
+///
+/// Ordered by tag: whatever is done to several tasks is done in the same order in every run.
 #[derive(Debug, Default)]
 pub(super) struct TaskTable {
-    tasks: HashMap<u32, Task>,
+    tasks: BTreeMap<u32, Task>,
     /// Counts tasks, so that no identifier comes twice.
     started: u32,
     immediate: usize,
-    waiting_for_data: usize,
+    /// When to look for a task that waits for Data-Out in vain; `None` while none waits.
+    look_for_stuck: Option<Instant>,
+    /// When a wish for Data-Out was last fulfilled.
+    data_came: Option<Instant>,
 }
 
 /// A command under way.
@@ -27,7 +32,7 @@ pub(super) struct Task {
     pub(super) lun: Lun,
     pub(super) immediate: bool,
     pub(super) abort: AbortSignal,
-    /// The latest piece of Data-In, held back until it is known whether it is the last.
+    /// The last piece of Data-In, held back until it is known how the command ended.
     pub(super) held: Option<HeldPut>,
     get: Option<PendingGet>,
 }
@@ -40,6 +45,13 @@ pub(super) struct HeldPut {
     pub(super) budget: Option<OwnedSemaphorePermit>,
 }
 
+/// A task whose Data-Out does not come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct StuckTask {
+    pub(super) itt: Itt,
+    pub(super) waited: Duration,
+}
+
 #[derive(Debug)]
 struct PendingGet {
     reply: oneshot::Sender<Result<IoBuf, Sense>>,
@@ -47,11 +59,8 @@ struct PendingGet {
 }
 
 impl TaskTable {
-    /// Enters a command; `None` when its tag is in use.
-    pub(super) fn start(&mut self, itt: Itt, lun: Lun, immediate: bool) -> Option<(TaskId, AbortSignal)> {
-        if self.tasks.contains_key(&itt.0) {
-            return None;
-        }
+    /// Enters a command. Its tag is in use by no other.
+    pub(super) fn start(&mut self, itt: Itt, lun: Lun, immediate: bool) -> (TaskId, AbortSignal) {
         self.started = self.started.wrapping_add(1);
         // The tag in the low half leads back to the entry; the count above tells a tag's tasks apart.
         let id = TaskId(u64::from(self.started) << 32 | u64::from(itt.0));
@@ -64,9 +73,10 @@ impl TaskTable {
             held: None,
             get: None,
         };
-        self.tasks.insert(itt.0, task);
+        let other = self.tasks.insert(itt.0, task);
+        debug_assert!(other.is_none(), "a command with a tag in use is rejected");
         self.immediate += usize::from(immediate);
-        Some((id, abort))
+        (id, abort)
     }
 
     /// The task of an event, unless it was removed meanwhile.
@@ -85,7 +95,6 @@ impl TaskTable {
     pub(super) fn remove(&mut self, itt: Itt) -> Option<Task> {
         let task = self.tasks.remove(&itt.0)?;
         self.immediate -= usize::from(task.immediate);
-        self.waiting_for_data -= usize::from(task.get.is_some());
         Some(task)
     }
 
@@ -98,50 +107,55 @@ impl TaskTable {
             .collect()
     }
 
-    /// A task waits for Data-Out from now on.
+    /// A task waits for Data-Out from now on, with so much patience.
     pub(super) fn await_data(
         &mut self,
         itt: Itt,
         reply: oneshot::Sender<Result<IoBuf, Sense>>,
         now: Instant,
+        patience: Duration,
     ) {
         if let Some(task) = self.tasks.get_mut(&itt.0) {
-            self.waiting_for_data += usize::from(task.get.is_none());
             task.get = Some(PendingGet { reply, since: now });
-        }
-    }
-
-    /// Data-Out came for a task that may wait for it: its patience begins anew.
-    pub(super) fn data_progressed(&mut self, itt: Itt, now: Instant) {
-        if let Some(get) = self.tasks.get_mut(&itt.0).and_then(|task| task.get.as_mut()) {
-            get.since = now;
+            self.look_for_stuck.get_or_insert(now + patience);
         }
     }
 
     /// Gives a task what it waits for.
-    pub(super) fn deliver(&mut self, itt: Itt, result: Result<IoBuf, Sense>) {
+    pub(super) fn deliver(&mut self, itt: Itt, result: Result<IoBuf, Sense>, now: Instant) {
         if let Some(get) = self.tasks.get_mut(&itt.0).and_then(|task| task.get.take()) {
-            self.waiting_for_data -= 1;
+            self.data_came = Some(now);
             // A task that ended meanwhile does not care.
             drop(get.reply.send(result));
         }
     }
 
-    /// The task that has waited longest for Data-Out, and since when. Cheap while none waits.
-    pub(super) fn longest_wait(&self) -> Option<(Itt, Instant)> {
-        if self.waiting_for_data == 0 {
+    /// When [`Self::find_stuck`] has to be asked.
+    pub(super) fn look_for_stuck(&self) -> Option<Instant> {
+        self.look_for_stuck
+    }
+
+    /// The task that has waited longest, if it waits in vain: no Data-Out at all has come for `patience`, or none of
+    /// its own for a few times that (a slow link serves many tasks in turn, and that is progress).
+    pub(super) fn find_stuck(&mut self, now: Instant, patience: Duration) -> Option<StuckTask> {
+        if self.look_for_stuck.is_none_or(|due| now < due) {
             return None;
         }
         let waiting = self
             .tasks
             .iter()
             .filter_map(|(itt, task)| Some((Itt(*itt), task.get.as_ref()?.since)));
-        waiting.min_by_key(|(_, since)| *since)
-    }
-
-    /// Whether any task waits for Data-Out.
-    pub(super) fn is_waiting_for_data(&self) -> bool {
-        self.waiting_for_data > 0
+        let Some((itt, since)) = waiting.min_by_key(|(_, since)| *since) else {
+            self.look_for_stuck = None;
+            return None;
+        };
+        let progress = self.data_came.map_or(since, |came| came.max(since));
+        let due = (progress + patience).min(since + patience * TURNS_TO_WAIT);
+        self.look_for_stuck = Some(due);
+        (due <= now).then(|| StuckTask {
+            itt,
+            waited: now.duration_since(since),
+        })
     }
 
     /// Commands for immediate delivery under way.
@@ -158,20 +172,66 @@ fn itt_of(id: TaskId) -> Itt {
     Itt(u32::try_from(id.0 & 0xffff_ffff).expect("masked to 32 bits"))
 }
 
+/// How many times the patience for Data-Out a task may wait while others get theirs.
+const TURNS_TO_WAIT: u32 = 4;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn wait(table: &mut TaskTable, itt: u32, now: Instant) -> oneshot::Receiver<Result<IoBuf, Sense>> {
+        let (reply, received) = oneshot::channel();
+        table.start(Itt(itt), Lun::ZERO, false);
+        table.await_data(Itt(itt), reply, now, PATIENCE);
+        received
+    }
+
+    #[test]
+    fn a_task_waits_in_vain_when_no_data_come_at_all() {
+        let (mut table, begin) = (TaskTable::default(), Instant::now());
+        let _received = wait(&mut table, 1, begin);
+        assert_eq!(
+            table.find_stuck(begin + PATIENCE - Duration::from_secs(1), PATIENCE),
+            None
+        );
+        let stuck = table.find_stuck(begin + PATIENCE, PATIENCE).unwrap();
+        assert_eq!((stuck.itt, stuck.waited), (Itt(1), PATIENCE));
+    }
+
+    #[test]
+    fn a_slow_link_that_serves_others_is_given_time_but_not_for_ever() {
+        let (mut table, begin) = (TaskTable::default(), Instant::now());
+        let _received = wait(&mut table, 1, begin);
+        let step = PATIENCE / 2;
+        for other in 1..8 {
+            let now = begin + step * other;
+            let _served = wait(&mut table, 100 + other, now);
+            table.deliver(Itt(100 + other), Ok(IoBuf::from_heap(1)), now);
+            assert_eq!(table.find_stuck(now, PATIENCE), None, "after {other} others");
+        }
+        assert_eq!(
+            table.find_stuck(begin + PATIENCE * 4, PATIENCE).unwrap().itt,
+            Itt(1)
+        );
+    }
+
+    #[test]
+    fn nothing_is_looked_for_once_nobody_waits() {
+        let (mut table, begin) = (TaskTable::default(), Instant::now());
+        let _received = wait(&mut table, 1, begin);
+        table.remove(Itt(1));
+        assert_eq!(table.find_stuck(begin + PATIENCE, PATIENCE), None);
+        assert_eq!(table.look_for_stuck(), None);
+    }
+
     #[test]
     fn an_event_of_a_removed_task_does_not_reach_the_next_task_with_its_tag() {
         let mut table = TaskTable::default();
-        let (old, _) = table.start(Itt(5), Lun::ZERO, false).unwrap();
-        assert!(
-            table.start(Itt(5), Lun::ZERO, false).is_none(),
-            "the tag is in use"
-        );
+        let (old, _) = table.start(Itt(5), Lun::ZERO, false);
         table.remove(Itt(5));
-        let (new, _) = table.start(Itt(5), Lun::ZERO, false).unwrap();
+        let (new, _) = table.start(Itt(5), Lun::ZERO, false);
         assert!(table.by_id(old).is_none());
         assert!(table.by_id(new).is_some());
     }

@@ -55,6 +55,12 @@ impl<T> CommandWindow<T> {
         self.max = self.max.next();
     }
 
+    /// Whether a number is one that may still arrive: inside the window and not received yet.
+    pub(super) fn expects(&self, cmd_sn: Sn) -> bool {
+        self.position(cmd_sn)
+            .is_some_and(|position| !self.early.contains_key(&position))
+    }
+
     /// Something with a CmdSN arrived, not for immediate delivery.
     pub(super) fn arrive(&mut self, cmd_sn: Sn, item: T) -> Arrival<T> {
         let Some(position) = self.position(cmd_sn) else {
@@ -72,31 +78,42 @@ impl<T> CommandWindow<T> {
         Arrival::Early
     }
 
-    /// The next early arrival that nothing holds back any more. Numbers that were given up are passed over.
+    /// The next early arrival that nothing holds back any more. Numbers that were given up are passed over; their
+    /// place in the window is free again only now, so that giving up never widens it.
     pub(super) fn next_ready(&mut self) -> Option<T> {
         while let Some(slot) = self.early.remove(&self.base) {
             self.step();
             if slot.is_some() {
                 return slot;
             }
+            self.open();
         }
         None
     }
 
-    /// Counts a number as received although its command will not run. Returns whether it was still to come, and the
-    /// command if it waited here already.
-    pub(super) fn give_up(&mut self, cmd_sn: Sn) -> (bool, Option<T>) {
-        let Some(position) = self.position(cmd_sn) else {
-            return (false, None);
-        };
-        if position == self.base {
-            self.step();
-            self.open();
-            return (true, None);
+    /// Counts a number as received although its command has not arrived and will not run. `false` when it is none that
+    /// may still arrive.
+    pub(super) fn give_up(&mut self, cmd_sn: Sn) -> bool {
+        match self.position(cmd_sn) {
+            Some(position) if self.expects(cmd_sn) => {
+                self.early.insert(position, None);
+                true
+            }
+            Some(_) | None => false,
         }
-        let waiting = self.early.insert(position, None).flatten();
-        self.open();
-        (true, waiting)
+    }
+
+    /// Takes early arrivals back out. Their numbers count as received.
+    pub(super) fn withdraw(&mut self, unwanted: impl Fn(Sn, &T) -> bool) -> Vec<T> {
+        let (exp, base) = (self.exp, self.base);
+        let number = |position: u64| {
+            let distance = u32::try_from(position - base).expect("a window is shorter than 2^16");
+            exp.plus(distance)
+        };
+        self.early
+            .iter_mut()
+            .filter_map(|(position, slot)| slot.take_if(|item| unwanted(number(*position), item)))
+            .collect()
     }
 
     /// What waits behind a hole.
@@ -154,10 +171,34 @@ mod tests {
         let mut window = CommandWindow::new(Sn(10), 8);
         assert_eq!(window.arrive(Sn(11), 'b'), Arrival::Early);
         assert_eq!(window.arrive(Sn(12), 'c'), Arrival::Early);
-        assert_eq!(window.give_up(Sn(11)), (true, Some('b')));
-        assert_eq!(window.give_up(Sn(10)), (true, None));
+        assert_eq!(window.withdraw(|sn, item| sn == Sn(11) && *item == 'b'), ['b']);
+        assert!(window.give_up(Sn(10)));
         assert_eq!(window.next_ready(), Some('c'));
         assert_eq!(window.exp_cmd_sn(), Sn(13));
-        assert_eq!(window.give_up(Sn(10)), (false, None));
+        assert_eq!(window.max_cmd_sn(), Sn(19), "one command runs, two never will");
+    }
+
+    #[test]
+    fn only_a_number_still_to_come_can_be_given_up_and_only_once() {
+        let mut window = CommandWindow::new(Sn(10), 4);
+        assert_eq!(window.arrive(Sn(12), 'c'), Arrival::Early);
+        assert!(!window.give_up(Sn(9)));
+        assert!(!window.give_up(Sn(14)));
+        assert!(!window.give_up(Sn(12)), "its command waits, and will run");
+        assert!(window.give_up(Sn(11)));
+        assert!(!window.give_up(Sn(11)));
+        assert!(!window.expects(Sn(11)));
+        assert_eq!(window.arrive(Sn(11), 'x'), Arrival::Ignored);
+    }
+
+    #[test]
+    fn giving_up_behind_a_hole_never_widens_the_window() {
+        let mut window = CommandWindow::<char>::new(Sn(0), 4);
+        assert!((1..4).all(|sn| window.give_up(Sn(sn))));
+        assert_eq!(window.max_cmd_sn(), Sn(3));
+        assert!((4..64).all(|sn| !window.give_up(Sn(sn))));
+        assert!(window.give_up(Sn(0)));
+        assert_eq!(window.next_ready(), None);
+        assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (Sn(4), Sn(7)));
     }
 }

@@ -109,7 +109,7 @@ fn admit(
     data: &Transfer,
 ) -> Result<Admitted, Failure> {
     let cdb = Cdb::new(&task.cdb);
-    let spec = find(cdb);
+    let spec = find(cdb, unit.map(Arc::as_ref));
     let Some(unit) = unit else {
         // Only commands that say so answer for a unit that is not there (SPC-4 §6.4.2, §6.33, §6.39).
         return match spec {
@@ -147,9 +147,10 @@ fn admit(
         Some(field) => Some(check_range((field.extract)(cdb, unit.blocks()), unit)?),
         None => None,
     };
-    let claim = spec.needs.range.zip(range).map(|(field, range)| Claim {
+    let access = spec.needs.range.and_then(|field| field.access);
+    let claim = access.zip(range).map(|(access, range)| Claim {
         blocks: range.lba..range.lba + range.blocks,
-        access: field.access,
+        access,
     });
     let who = TaskIdentity {
         nexus: Arc::clone(nexus),
@@ -219,15 +220,16 @@ fn conclude(failure: Failure, unit: Option<&LogicalUnit>) -> Failure {
     })
 }
 
-/// The entry of a CDB's operation code and service action. 05/20/00 for a code that is not there, 05/24/00 pointing at
-/// the service action when only that is not there.
-fn find(cdb: Cdb<'_>) -> Result<&'static CommandSpec, Failure> {
+/// The entry of a CDB's operation code and service action, as far as `unit` offers it (every entry, without a unit).
+/// 05/20/00 for a code that is not there, 05/24/00 pointing at the service action when only that is not there.
+fn find(cdb: Cdb<'_>, unit: Option<&LogicalUnit>) -> Result<&'static CommandSpec, Failure> {
     let first = usize::from(FIRST_OF_OPCODE[usize::from(cdb.opcode())]);
     let mut candidates = COMMANDS
         .get(first..)
         .unwrap_or_default()
         .iter()
         .take_while(|spec| spec.opcode == cdb.opcode())
+        .filter(|spec| unit.is_none_or(|unit| spec.offer.includes(unit)))
         .peekable();
     if candidates.peek().is_none() {
         return Err(Sense::INVALID_COMMAND_OPERATION_CODE.in_cdb(0, None).into());
@@ -342,7 +344,7 @@ mod tests {
             if let Some(action) = spec.service_action {
                 assert_eq!(cdb.service_action(), action, "{}", spec.name);
             }
-            assert_eq!(find(cdb).unwrap().name, spec.name);
+            assert_eq!(find(cdb, None).unwrap().name, spec.name);
             assert!(check_usage(spec, cdb).is_ok(), "{}", spec.name);
         }
     }

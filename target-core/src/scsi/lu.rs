@@ -108,6 +108,14 @@ impl LogicalUnit {
         }
     }
 
+    /// After blocks were unmapped: with the write cache off, a power cut must not bring their old contents back.
+    pub(crate) async fn settle_unmapped(&self) -> Result<(), Failure> {
+        match self.durability(false) {
+            Durability::Cached => Ok(()),
+            Durability::Stable => Ok(self.store.flush().await?),
+        }
+    }
+
     /// 02/3A/00 unless a medium is loaded.
     pub(crate) fn check_medium(&self) -> Result<(), Failure> {
         if self.config.removable && !self.medium().is_loaded() {

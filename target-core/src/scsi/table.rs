@@ -4,7 +4,8 @@
 
 use super::cdb::{Cdb, LbaRange};
 use super::engine::CommandContext;
-use super::{Failure, block, primary};
+use super::primary::vpd::is_thin;
+use super::{Failure, LogicalUnit, block, primary};
 use crate::transfer::Transfer;
 
 /// One command.
@@ -19,12 +20,36 @@ pub(crate) struct CommandSpec {
     /// CDB USAGE DATA as SPC-4 §6.35.3 defines it: as long as the CDB, the operation code first, the service action
     /// at its place, and a one for each bit that we look at.
     pub(crate) usage: &'static [u8],
+    /// On which units it exists.
+    pub(crate) offer: Offer,
     /// What must hold before it may run.
     pub(crate) needs: Needs,
     /// How long it may take under ordinary load, seconds (SPC-4 §6.35.4); 0 is unspecified.
     pub(crate) timeout_s: u32,
     /// Its code.
     pub(crate) operation: Operation,
+}
+
+/// On which units a command exists. On the others it is as unknown as any code that is not in the table.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Offer {
+    /// On all.
+    Always,
+    /// On those that can give space back.
+    Thin,
+    /// On those whose medium can be taken out.
+    Removable,
+}
+
+impl Offer {
+    /// Whether it exists on this unit as the unit is now.
+    pub(crate) fn includes(self, unit: &LogicalUnit) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Thin => is_thin(unit.config(), &unit.store().geometry()),
+            Self::Removable => unit.config().removable,
+        }
+    }
 }
 
 /// What must hold before a command may run. Start from a constant below and name the differences.
@@ -50,8 +75,8 @@ pub(crate) struct Needs {
 pub(crate) struct RangeField {
     /// Reads them off the CDB; the second argument is the capacity in blocks.
     pub(crate) extract: fn(Cdb<'_>, u64) -> LbaRange,
-    /// What happens to the blocks.
-    pub(crate) access: Access,
+    /// What happens to the blocks; `None` when they need only be on the medium, and nobody has to wait.
+    pub(crate) access: Option<Access>,
 }
 
 /// What a command does to the blocks of its range, as far as others must wait for it.
@@ -107,12 +132,23 @@ impl Needs {
         ..Self::UNIT
     };
 
+    /// A unit with a medium that has the blocks of `extract`, which are not touched.
+    pub(crate) const fn named(extract: fn(Cdb<'_>, u64) -> LbaRange) -> Self {
+        Self {
+            range: Some(RangeField {
+                extract,
+                access: None,
+            }),
+            ..Self::MEDIUM
+        }
+    }
+
     /// A unit with a medium, from which the blocks of `extract` are read.
     pub(crate) const fn read(extract: fn(Cdb<'_>, u64) -> LbaRange) -> Self {
         Self {
             range: Some(RangeField {
                 extract,
-                access: Access::Read,
+                access: Some(Access::Read),
             }),
             ..Self::MEDIUM
         }
@@ -124,7 +160,7 @@ impl Needs {
             writes: true,
             range: Some(RangeField {
                 extract,
-                access: Access::Write,
+                access: Some(Access::Write),
             }),
             reservation: ReservationClass::Writes,
             ..Self::MEDIUM

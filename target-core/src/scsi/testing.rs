@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstores::{BlockStore, BufPool, CHUNK, IoBuf, StoreOptions, StoreSource};
+use backstores::{BlockStore, BufPool, CHUNK, FaultStore, IoBuf, StoreOptions, StoreSource};
 use bytes::Bytes;
 use iscsi_proto::{Isid, Lun, Tpgt};
 use tokio::sync::{Semaphore, mpsc};
@@ -33,6 +33,13 @@ pub(crate) fn memory(blocks: u64) -> Arc<dyn BlockStore> {
 /// A unit over `blocks` blocks in memory.
 pub(crate) fn unit(blocks: u64) -> Arc<LogicalUnit> {
     LogicalUnit::new(config(), memory(blocks))
+}
+
+/// A device with one unit over `blocks` blocks in memory, whose store misbehaves on demand.
+pub(crate) fn faulty(blocks: u64) -> (Arc<TargetDevice>, Arc<FaultStore>) {
+    let store = FaultStore::new(memory(blocks));
+    let unit = LogicalUnit::new(config(), Arc::clone(&store) as Arc<dyn BlockStore>);
+    (device(&[unit]), store)
 }
 
 /// A nexus of an initiator port that `isid` tells apart.
@@ -109,8 +116,18 @@ impl Command {
         }
     }
 
-    /// Runs it to its end: how it ended, and its Data-In.
-    pub(crate) async fn run(self, device: &Arc<TargetDevice>, nexus: &Arc<NexusId>) -> (Outcome, Vec<u8>) {
+    /// The same with another task attribute.
+    pub(crate) fn with(self, attribute: TaskAttribute) -> Self {
+        Self { attribute, ..self }
+    }
+
+    /// Hands it to the device, in whose task set it is when this returns. The future runs it to its end: how it ended,
+    /// and its Data-In.
+    pub(crate) fn begin(
+        self,
+        device: &Arc<TargetDevice>,
+        nexus: &Arc<NexusId>,
+    ) -> impl Future<Output = (Outcome, Vec<u8>)> + Send + use<> {
         let (setup, connection) =
             connection(self.expected_in, self.expected_out, self.data_out, self.immediate);
         let data = Transfer::new(TransferSetup {
@@ -125,8 +142,15 @@ impl Command {
             tag: 7,
         };
         let command = device.execute(nexus, task, data);
-        let ((), ended) = tokio::join!(command, connection.serve());
-        ended
+        async {
+            let ((), ended) = tokio::join!(command, connection.serve());
+            ended
+        }
+    }
+
+    /// Runs it to its end.
+    pub(crate) async fn run(self, device: &Arc<TargetDevice>, nexus: &Arc<NexusId>) -> (Outcome, Vec<u8>) {
+        self.begin(device, nexus).await
     }
 }
 
@@ -193,6 +217,7 @@ pub(crate) fn connection(
         }),
         events: to_connection,
         budget: Arc::new(Semaphore::new(4 << 20)),
+        out_budget: Arc::new(Semaphore::new(8 << 20)),
         pool: BufPool::new(16 << 20),
         abort: AbortSignal::default(),
     };

@@ -1,5 +1,10 @@
 //! Commands through the whole engine, as an initiator sees them.
 
+mod aborts;
+mod durability;
+mod order;
+mod transfers;
+
 use std::sync::Arc;
 
 use super::testing::{Command, config, device, memory, nexus, run, sense, status, unit};
@@ -7,6 +12,35 @@ use super::{LogicalUnit, Status, TargetDevice, UnitConfig};
 
 fn disk() -> Arc<TargetDevice> {
     device(&[unit(2048)])
+}
+
+/// A six-byte CDB of LBA and number of blocks.
+fn six(opcode: u8, lba: u32, blocks: u8) -> Vec<u8> {
+    let [_, high, middle, low] = lba.to_be_bytes();
+    vec![opcode, high, middle, low, blocks, 0]
+}
+
+/// A ten-byte CDB of LBA and number of blocks.
+fn ten(opcode: u8, flags: u8, lba: u32, blocks: u16) -> Vec<u8> {
+    [
+        &[opcode, flags][..],
+        &lba.to_be_bytes(),
+        &[0],
+        &blocks.to_be_bytes(),
+        &[0],
+    ]
+    .concat()
+}
+
+/// A twelve-byte CDB of LBA and number of blocks.
+fn twelve(opcode: u8, flags: u8, lba: u32, blocks: u32) -> Vec<u8> {
+    [
+        &[opcode, flags][..],
+        &lba.to_be_bytes(),
+        &blocks.to_be_bytes(),
+        &[0, 0],
+    ]
+    .concat()
 }
 
 /// A sixteen-byte CDB of LBA and number of blocks.
@@ -191,4 +225,43 @@ async fn absent_units_answer_what_an_initiator_scans_with() {
     assert_eq!(luns, [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let (_, told) = run(&device, 5, &[0x03, 0, 0, 0, 18, 0], &[]).await;
     assert_eq!((told[2], told[12]), (0x05, 0x25));
+}
+
+#[tokio::test]
+async fn a_command_is_offered_where_it_works_and_only_there() {
+    let thick = UnitConfig {
+        thin: false,
+        ..config()
+    };
+    let removable = UnitConfig {
+        removable: true,
+        ..config()
+    };
+    let device = device(&[
+        LogicalUnit::new(thick, memory(16)),
+        LogicalUnit::new(removable, memory(16)),
+    ]);
+    const NOTHING_TO_UNMAP: [u8; 10] = [0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    const ALLOW: [u8; 6] = [0x1e, 0, 0, 0, 0, 0];
+    for lun in [0, 1] {
+        for cdb in [&NOTHING_TO_UNMAP[..], &ALLOW] {
+            let ask = [0xa3, 0x0c, 1, cdb[0], 0, 0, 0, 0, 1, 0, 0, 0];
+            let (_, support) = run(&device, lun, &ask, &[]).await;
+            let (outcome, _) = run(&device, lun, cdb, &[]).await;
+            if lun == 0 {
+                assert_eq!(support[1], 0x01, "{cdb:02x?}");
+                assert_eq!(sense(&outcome).code, (0x20, 0x00), "{cdb:02x?}");
+            } else {
+                assert_eq!(support[1], 0x03, "{cdb:02x?}");
+                assert_eq!(status(&outcome), Status::Good, "{cdb:02x?}");
+            }
+        }
+    }
+    let bad_unmap = [0x42, 0x01, 0, 0, 0, 0, 0, 0, 0, 0];
+    let (outcome, _) = run(&device, 0, &bad_unmap, &[]).await;
+    assert_eq!(
+        sense(&outcome).code,
+        (0x20, 0x00),
+        "the code comes before its fields"
+    );
 }

@@ -1,3 +1,5 @@
+//! What `--set` takes, refuses and says about it.
+
 use std::time::Duration;
 
 use super::Parameters;

@@ -1,3 +1,5 @@
+//! What discovery shows to whom, and what else a Text Request may ask for.
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! PREVENT ALLOW MEDIUM REMOVAL (SPC-4 §6.16). Units that are not removable do not have it.
 
+use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Operation};
-use crate::scsi::{Failure, Sense};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -12,6 +12,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     name: "PREVENT ALLOW MEDIUM REMOVAL",
     // Bit 1 prevented changers once; it is reserved.
     usage: &[0x1e, 0, 0, 0, PREVENT, 0],
+    offer: Offer::Removable,
     needs: Needs::UNIT,
     timeout_s: 10,
     operation: Operation::PreventAllow,
@@ -23,9 +24,6 @@ pub(crate) async fn run(
     data: &mut Transfer,
 ) -> Result<(), Failure> {
     let unit = context.unit();
-    if !unit.config().removable {
-        return Err(Sense::INVALID_COMMAND_OPERATION_CODE.into());
-    }
     data.check()?;
     let mut medium = unit.medium();
     if cdb.u8_at(4) & PREVENT != 0 {

@@ -7,7 +7,7 @@ use super::chunks::chunks;
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_6, lba_range_10, lba_range_12, lba_range_16};
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const READ_6: CommandSpec = CommandSpec {
@@ -15,6 +15,7 @@ pub(crate) const READ_6: CommandSpec = CommandSpec {
     service_action: None,
     name: "READ (6)",
     usage: &[0x08, 0x1f, 0xff, 0xff, 0xff, 0],
+    offer: Offer::Always,
     needs: Needs::read(lba_range_6),
     timeout_s: 30,
     operation: Operation::Read,
@@ -65,7 +66,7 @@ pub(crate) async fn run(
         unit.store().flush().await?;
     }
     for chunk in chunks(range.lba * block, room.next_multiple_of(block)) {
-        let buf = data.buffer(chunk.len).await;
+        let buf = data.in_buffer(chunk.len).await?;
         data.check()?;
         let buf = unit.store().read(chunk.at, buf).await?;
         data.put(buf).await?;

@@ -1,11 +1,11 @@
 //! START STOP UNIT (SBC-4 §5.31): loads and ejects a removable medium; on any unit a stop flushes.
 //!
-//! There is nothing to spin up or down, so that START alone changes nothing, and the only power condition is the
-//! active one.
+//! There is nothing to spin up or down: START alone changes nothing, and neither does a power condition, which every
+//! state of a disk without moving parts satisfies.
 
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::scsi::{Failure, UnitAttention};
 use crate::transfer::Transfer;
 
@@ -13,8 +13,15 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     opcode: 0x1b,
     service_action: None,
     name: "START STOP UNIT",
-    // POWER CONDITION and its modifier must be 0 (START_VALID).
-    usage: &[0x1b, IMMED, 0, 0, NO_FLUSH | LOEJ | START, 0],
+    usage: &[
+        0x1b,
+        IMMED,
+        0,
+        MODIFIER,
+        POWER_CONDITION | NO_FLUSH | LOEJ | START,
+        0,
+    ],
+    offer: Offer::Always,
     needs: Needs::UNIT,
     timeout_s: 60,
     operation: Operation::StartStop,
@@ -27,6 +34,10 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let unit = context.unit();
     let flags = cdb.u8_at(4);
+    if flags & POWER_CONDITION != 0 {
+        // START and LOEJ are ignored then: above all, nothing is ejected.
+        return Ok(());
+    }
     let (start, load_or_eject) = (flags & START != 0, flags & LOEJ != 0);
     if load_or_eject && !unit.config().removable {
         return Err(Cdb::invalid_bit(4, 1));
@@ -57,6 +68,10 @@ pub(crate) async fn run(
 }
 
 const IMMED: u8 = 0x01;
+/// POWER CONDITION MODIFIER.
+const MODIFIER: u8 = 0x0f;
+/// POWER CONDITION; 0 is START_VALID.
+const POWER_CONDITION: u8 = 0xf0;
 const NO_FLUSH: u8 = 0x04;
 /// Load or eject, as START says.
 const LOEJ: u8 = 0x02;

@@ -1,20 +1,33 @@
 //! SYNCHRONIZE CACHE (10) and (16) (SBC-4 §5.33, §5.34): what was written before is on the medium.
 //!
-//! The whole cache is flushed, whatever range was named. IMMED allows an early answer; the answer is given when the
-//! flush is done all the same, so that a failure is told to the one who asked.
+//! The whole cache is flushed, whatever range was named, and there is no other cache that SYNC_NV could mean. IMMED
+//! allows an early answer; the answer is given when the flush is done all the same, so that a failure is told to the one
+//! who asked. The blocks are not claimed: no write has to wait for a flush.
 
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_10_to_end, lba_range_16_to_end};
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const SYNCHRONIZE_CACHE_10: CommandSpec = CommandSpec {
     opcode: 0x35,
     service_action: None,
     name: "SYNCHRONIZE CACHE (10)",
-    usage: &[0x35, IMMED, 0xff, 0xff, 0xff, 0xff, GROUP, 0xff, 0xff, 0],
-    needs: Needs::read(lba_range_10_to_end),
+    usage: &[
+        0x35,
+        SYNC_NV | IMMED,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        GROUP,
+        0xff,
+        0xff,
+        0,
+    ],
+    offer: Offer::Always,
+    needs: Needs::named(lba_range_10_to_end),
     timeout_s: 60,
     operation: Operation::SynchronizeCache,
 };
@@ -23,9 +36,24 @@ pub(crate) const SYNCHRONIZE_CACHE_16: CommandSpec = CommandSpec {
     opcode: 0x91,
     name: "SYNCHRONIZE CACHE (16)",
     usage: &[
-        0x91, IMMED, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
+        0x91,
+        SYNC_NV | IMMED,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        GROUP,
+        0,
     ],
-    needs: Needs::read(lba_range_16_to_end),
+    needs: Needs::named(lba_range_16_to_end),
     ..SYNCHRONIZE_CACHE_10
 };
 
@@ -39,6 +67,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
+const SYNC_NV: u8 = 0x04;
 const IMMED: u8 = 0x02;
 /// GROUP NUMBER counts for statistics only.
 const GROUP: u8 = 0x1f;

@@ -2,8 +2,8 @@
 
 use crate::scsi::cdb::{Cdb, LbaRange};
 use crate::scsi::engine::CommandContext;
-use crate::scsi::primary::vpd::{MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, is_thin};
-use crate::scsi::table::{Access, CommandSpec, Needs, Operation, ReservationClass};
+use crate::scsi::primary::vpd::{MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS};
+use crate::scsi::table::{Access, CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::scsi::task_set::Claim;
 use crate::scsi::{Failure, Sense};
 use crate::transfer::Transfer;
@@ -14,6 +14,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     name: "UNMAP",
     // ANCHOR must be 0: blocks are not anchored here.
     usage: &[0x42, 0, 0, 0, 0, 0, GROUP, 0xff, 0xff, 0],
+    offer: Offer::Thin,
     needs: Needs {
         writes: true,
         reservation: ReservationClass::Writes,
@@ -30,9 +31,6 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let unit = context.unit();
     let geometry = unit.store().geometry();
-    if !is_thin(unit.config(), &geometry) {
-        return Err(Sense::INVALID_COMMAND_OPERATION_CODE.into());
-    }
     let list = data.get_parameters(usize::from(cdb.u16_at(7))).await?;
     let block = u64::from(geometry.block_size);
     // Everything is checked before anything is unmapped.
@@ -48,7 +46,7 @@ pub(crate) async fn run(
         let at = range.lba * block;
         unit.store().unmap(at..at + range.blocks * block).await?;
     }
-    Ok(())
+    unit.settle_unmapped().await
 }
 
 /// The runs of a parameter list, those of no blocks left out. Runs may overlap.

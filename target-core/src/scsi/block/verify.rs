@@ -3,7 +3,7 @@
 use super::chunks::chunks;
 use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10, lba_range_12, lba_range_16};
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::scsi::{Failure, Sense};
 use crate::transfer::Transfer;
 
@@ -12,6 +12,7 @@ pub(crate) const VERIFY_10: CommandSpec = CommandSpec {
     service_action: None,
     name: "VERIFY (10)",
     usage: &[0x2f, DPO_BYTCHK, 0xff, 0xff, 0xff, 0xff, GROUP, 0xff, 0xff, 0],
+    offer: Offer::Always,
     needs: Needs::read(lba_range_10),
     timeout_s: 30,
     operation: Operation::Verify,

@@ -7,7 +7,7 @@ use super::chunks::chunks;
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_6, lba_range_10, lba_range_12, lba_range_16};
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const WRITE_6: CommandSpec = CommandSpec {
@@ -15,6 +15,7 @@ pub(crate) const WRITE_6: CommandSpec = CommandSpec {
     service_action: None,
     name: "WRITE (6)",
     usage: &[0x0a, 0x1f, 0xff, 0xff, 0xff, 0],
+    offer: Offer::Always,
     needs: Needs::write(lba_range_6),
     timeout_s: 30,
     operation: Operation::Write,

@@ -7,7 +7,7 @@ use super::chunks::chunks;
 use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10_to_end, lba_range_16_to_end};
 use crate::scsi::engine::CommandContext;
 use crate::scsi::primary::vpd::{is_thin, maximum_write_same_blocks};
-use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::scsi::{Failure, Sense};
 use crate::transfer::Transfer;
 
@@ -17,6 +17,7 @@ pub(crate) const WRITE_SAME_10: CommandSpec = CommandSpec {
     service_action: None,
     name: "WRITE SAME (10)",
     usage: &[0x41, UNMAP, 0xff, 0xff, 0xff, 0xff, GROUP, 0xff, 0xff, 0],
+    offer: Offer::Always,
     needs: Needs::write(lba_range_10_to_end),
     timeout_s: 120,
     operation: Operation::WriteSame,
@@ -95,7 +96,7 @@ async fn zero(
     durability: Durability,
     data: &Transfer,
 ) -> Result<(), Failure> {
-    let store = context.unit().store();
+    let unit = context.unit();
     data.check()?;
     if range.blocks == 0 {
         return Ok(());
@@ -103,11 +104,11 @@ async fn zero(
     let at = range.lba * block;
     let bytes = at..at + range.blocks * block;
     if unmap {
-        store.unmap(bytes).await?;
+        unit.store().unmap(bytes).await?;
+        unit.settle_unmapped().await
     } else {
-        store.write_zeroes(bytes, durability).await?;
+        Ok(unit.store().write_zeroes(bytes, durability).await?)
     }
-    Ok(())
 }
 
 /// Fills one chunk with the pattern and writes it again and again.

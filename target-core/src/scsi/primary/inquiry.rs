@@ -3,7 +3,7 @@
 use super::vpd::{self, Subject};
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Operation};
+use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Offer, Operation};
 use crate::scsi::{Failure, UnitConfig};
 use crate::transfer::Transfer;
 
@@ -12,6 +12,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     service_action: None,
     name: "INQUIRY",
     usage: &[0x12, EVPD, 0xff, 0xff, 0xff, 0],
+    offer: Offer::Always,
     needs: Needs {
         unit: false,
         attention: AttentionRule::Keep,

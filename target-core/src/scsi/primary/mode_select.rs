@@ -6,7 +6,7 @@ use super::mode_pages::{ModePage, ModeParameters, PageControl};
 use super::mode_sense::block_descriptor;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Operation, ReservationClass};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::scsi::{Failure, Sense, UnitAttention};
 use crate::transfer::Transfer;
 
@@ -15,6 +15,7 @@ pub(crate) const MODE_SELECT_6: CommandSpec = CommandSpec {
     service_action: None,
     name: "MODE SELECT (6)",
     usage: &[0x15, PF | SP, 0, 0, 0xff, 0],
+    offer: Offer::Always,
     needs: Needs {
         reservation: ReservationClass::Writes,
         ..Needs::UNIT

@@ -5,7 +5,7 @@ use backstores::Geometry;
 use super::mode_pages::{ALL_PAGES, ModePage, ModeParameters, PageControl};
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Operation, ReservationClass};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::scsi::{Failure, Sense};
 use crate::transfer::Transfer;
 
@@ -14,6 +14,7 @@ pub(crate) const MODE_SENSE_6: CommandSpec = CommandSpec {
     service_action: None,
     name: "MODE SENSE (6)",
     usage: &[0x1a, DBD, 0xff, 0xff, 0xff, 0],
+    offer: Offer::Always,
     needs: Needs {
         reservation: ReservationClass::Reads,
         ..Needs::UNIT

@@ -5,7 +5,7 @@ use iscsi_proto::Lun;
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Operation};
+use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -13,6 +13,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     service_action: None,
     name: "REPORT LUNS",
     usage: &[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0],
+    offer: Offer::Always,
     needs: Needs {
         unit: false,
         attention: AttentionRule::ClearReportedLuns,

@@ -1,10 +1,9 @@
 //! REPORT SUPPORTED OPERATION CODES (SPC-4 §6.35), read off the same table that checks every CDB.
 
+use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::primary::vpd::is_thin;
-use crate::scsi::table::{COMMANDS, CommandSpec, Needs, Operation};
-use crate::scsi::{Failure, LogicalUnit};
+use crate::scsi::table::{COMMANDS, CommandSpec, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -25,6 +24,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
         0,
         0,
     ],
+    offer: Offer::Always,
     needs: Needs::UNIT,
     timeout_s: 10,
     operation: Operation::ReportOpcodes,
@@ -40,7 +40,7 @@ pub(crate) async fn run(
     let supported: Vec<&CommandSpec> = COMMANDS
         .iter()
         .copied()
-        .filter(|command| is_offered(command, unit))
+        .filter(|command| command.offer.includes(unit))
         .collect();
     let (opcode, action) = (cdb.u8_at(3), cdb.u16_at(4));
     let reply = match cdb.u8_at(2) & OPTIONS {
@@ -52,15 +52,6 @@ pub(crate) async fn run(
         _ => return Err(Cdb::invalid_bit(2, 2)),
     };
     data.put_parameters(&reply, cdb.u32_at(6) as usize).await
-}
-
-/// Some commands exist on some units only.
-fn is_offered(command: &CommandSpec, unit: &LogicalUnit) -> bool {
-    match command.operation {
-        Operation::Unmap => is_thin(unit.config(), &unit.store().geometry()),
-        Operation::PreventAllow => unit.config().removable,
-        _ => true,
-    }
 }
 
 /// The command that a REPORTING OPTIONS of 1, 2 or 3 names; `None` when there is none like it.

@@ -3,7 +3,7 @@
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -11,6 +11,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     service_action: Some(0x0d),
     name: "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS",
     usage: &[0xa3, 0x0d, REPD, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0],
+    offer: Offer::Always,
     needs: Needs::UNIT,
     timeout_s: 10,
     operation: Operation::ReportTmfs,

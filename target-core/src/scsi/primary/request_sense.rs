@@ -2,7 +2,7 @@
 
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Operation};
+use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Offer, Operation};
 use crate::scsi::{Failure, Sense};
 use crate::transfer::Transfer;
 
@@ -11,6 +11,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     service_action: None,
     name: "REQUEST SENSE",
     usage: &[0x03, DESC, 0, 0, 0xff, 0],
+    offer: Offer::Always,
     needs: Needs {
         unit: false,
         attention: AttentionRule::Deliver,

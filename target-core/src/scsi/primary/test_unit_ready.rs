@@ -5,7 +5,7 @@
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Operation, ReservationClass};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -13,6 +13,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     service_action: None,
     name: "TEST UNIT READY",
     usage: &[0x00, 0, 0, 0, 0, 0],
+    offer: Offer::Always,
     needs: Needs {
         reservation: ReservationClass::Always,
         ..Needs::MEDIUM

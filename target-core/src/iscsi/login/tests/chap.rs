@@ -1,3 +1,5 @@
+//! CHAP in logins: every algorithm, both directions, and what must be refused.
+
 use super::*;
 use LoginStage::{FullFeature, Operational, Security};
 

@@ -1,3 +1,5 @@
+//! Every key of the operational stage: what is answered, and what was agreed.
+
 use super::*;
 
 /// One of each that a normal session negotiates.

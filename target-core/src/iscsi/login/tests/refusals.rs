@@ -1,3 +1,5 @@
+//! Logins that are refused, each with the status that the standard has for it.
+
 use super::*;
 use LoginStage::{FullFeature, Operational, Security};
 

@@ -1,3 +1,5 @@
+//! Stages of a login: which may follow which, and text that goes on over several requests.
+
 use super::*;
 use LoginStage::{FullFeature, Operational, Security};
 

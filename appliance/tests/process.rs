@@ -1,0 +1,348 @@
+//! The process as an operator sees it: what it says, what it leaves behind, how it ends.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Far above what a start or a stop without connections takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn lunaport(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lunaport"));
+    command
+        .current_dir(directory)
+        .args(arguments)
+        .env_clear()
+        .stdin(Stdio::null());
+    command
+}
+
+/// A command that has to fail by itself: exit code 1 and one line on standard error, which is given back.
+fn refused(directory: &Path, arguments: &[&str]) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = lunaport(directory, arguments).output().unwrap();
+    let line = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{arguments:?}: {line}");
+    assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
+    assert!(stdout.is_empty());
+    line
+}
+
+fn entries(directory: &Path) -> Vec<String> {
+    let names = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+/// A port that was free a moment ago.
+fn free_portal() -> String {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string()
+}
+
+/// A running `lunaport serve`; ended with the test.
+struct Server {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Server {
+    fn start(directory: &Path, arguments: &[&str]) -> Self {
+        Self::of(lunaport(directory, &[&["serve"], arguments].concat()))
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = mpsc::channel();
+        for output in [
+            Box::new(child.stderr.take().unwrap()) as Box<dyn std::io::Read + Send>,
+            Box::new(child.stdout.take().unwrap()),
+        ] {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                BufReader::new(output)
+                    .lines()
+                    .map_while(Result::ok)
+                    .for_each(|line| drop(sender.send(line)));
+            });
+        }
+        Self { child, lines }
+    }
+
+    /// Waits for a line that has this in it.
+    fn says(&self, wanted: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        let mut seen = Vec::new();
+        while let Ok(line) = self
+            .lines
+            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            if line.contains(wanted) {
+                return line;
+            }
+            seen.push(line);
+        }
+        panic!("{wanted:?} was not said, but {seen:#?}");
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[test]
+fn a_start_that_fails_names_the_culprit_and_the_fix_and_leaves_nothing() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let portal = free_portal();
+    let cases: &[(&[&str], &[&str])] = &[
+        (
+            &["--portal", &taken, "--export", "memory:1M"],
+            &[&taken, "another process listens"],
+        ),
+        (
+            &["--portal", &portal, "--export", "file:missing.img"],
+            &["missing.img", "size="],
+        ),
+        (
+            &["--portal", &portal, "--export", "memory:1000"],
+            &["1000", "multiple of the block size"],
+        ),
+        (
+            &["--portal", &portal, "--export", "memory:1M,colour=red"],
+            &["colour=red", "known are"],
+        ),
+        (
+            &["--portal", &portal, "--export", "block:/dev/null"],
+            &["/dev/null"],
+        ),
+        (
+            &[
+                "--portal",
+                &portal,
+                "--export",
+                "memory:1M",
+                "--set",
+                "login-timeout=never",
+            ],
+            &["login-timeout=never"],
+        ),
+        (
+            &[
+                "--portal",
+                &portal,
+                "--export",
+                "memory:1M",
+                "--set",
+                "Colour=red",
+            ],
+            &["Colour=red", "login-timeout"],
+        ),
+        (
+            &[
+                "--portal",
+                &portal,
+                "--export",
+                "memory:1M",
+                "--target-name",
+                "disk",
+            ],
+            &["\"disk\"", "iqn."],
+        ),
+        (
+            &[
+                "--portal",
+                &portal,
+                "--export",
+                "memory:1M",
+                "--chap",
+                "host:none",
+            ],
+            &["none", "put the secret there"],
+        ),
+        (
+            &[
+                "--portal",
+                &portal,
+                "--export",
+                "file:new.img,size=1M",
+                "--export",
+                "file:missing.img",
+            ],
+            &["missing.img"],
+        ),
+        (&["--portal", &portal], &["nothing is saved there", "--export"]),
+    ];
+    for (arguments, parts) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        let line = refused(directory.path(), &[&["serve"], *arguments].concat());
+        for part in *parts {
+            assert!(line.contains(part), "{part:?} is missing in: {line}");
+        }
+        assert!(
+            entries(directory.path()).is_empty(),
+            "{arguments:?} left {:?}",
+            entries(directory.path())
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_served_is_refused_to_a_second_process_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Server::start(
+        directory.path(),
+        &[
+            "--portal",
+            &free_portal(),
+            "--state-dir",
+            "one",
+            "--export",
+            "file:a.img,size=1M",
+        ],
+    );
+    first.says("LUN 0: file a.img");
+    let second = [
+        "serve",
+        "--portal",
+        &free_portal(),
+        "--state-dir",
+        "two",
+        "--export",
+        "file:a.img",
+    ];
+    assert!(refused(directory.path(), &second).contains("a.img"));
+    let twice = [
+        "serve",
+        "--portal",
+        &free_portal(),
+        "--export",
+        "file:b.img,size=1M",
+        "--export",
+        "file:b.img",
+    ];
+    assert!(refused(directory.path(), &twice).contains("b.img"));
+}
+
+#[test]
+fn it_stops_cleanly_on_either_signal_and_answers_health_until_then() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let directory = tempfile::tempdir().unwrap();
+        let portal = free_portal();
+        let mut server = Server::start(directory.path(), &["--portal", &portal, "--export", "memory:1M"]);
+        server.says(&format!("every initiator that reaches {portal} may log in"));
+        server.says("LUN 0: memory, 1 MiB");
+        let health = lunaport(directory.path(), &["health", "--portal", &portal])
+            .output()
+            .unwrap();
+        assert!(health.status.success());
+        assert!(
+            String::from_utf8(health.stdout)
+                .unwrap()
+                .contains("iqn.2026-11.org.lunaport:disks")
+        );
+        server.signal(signal);
+        assert_eq!(server.end().code(), Some(0));
+        let health = lunaport(directory.path(), &["health", "--portal", &portal])
+            .output()
+            .unwrap();
+        assert_eq!(health.status.code(), Some(1), "nobody is there to answer");
+    }
+}
+
+#[test]
+fn options_come_from_the_environment_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let portal = free_portal();
+    let mut command = lunaport(directory.path(), &["serve"]);
+    command
+        .env("LUNAPORT_PORTAL", &portal)
+        .env("LUNAPORT_EXPORT", "memory:1M; null:2M")
+        .env("LUNAPORT_STATE_DIR", "s");
+    let server = Server::of(command);
+    server.says("LUN 0: memory, 1 MiB");
+    server.says("LUN 1: null (keeps nothing), 2 MiB");
+    assert_eq!(entries(directory.path()), ["s"]);
+}
+
+#[test]
+fn the_quick_start_makes_its_disk_once_and_prints_what_to_paste() {
+    let directory = tempfile::tempdir().unwrap();
+    let portal = free_portal();
+    let start = || {
+        let mut command = lunaport(directory.path(), &[]);
+        command.env("LUNAPORT_PORTAL", &portal);
+        Server::of(command)
+    };
+    let mut first = start();
+    first.says(&format!("iscsiadm -m discovery -t sendtargets -p {portal}"));
+    first.signal(Signal::TERM);
+    assert_eq!(first.end().code(), Some(0));
+    let state = fs::read_to_string(directory.path().join("lunaport-data/state.json")).unwrap();
+    fs::write(directory.path().join("lunaport-data/disk0.img"), vec![7; 1 << 20]).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(directory.path().join("lunaport-data/disk0.img"))
+        .unwrap()
+        .set_len(1 << 30)
+        .unwrap();
+
+    let second = start();
+    second.says("iscsi-ls -s");
+    let again = fs::read_to_string(directory.path().join("lunaport-data/state.json")).unwrap();
+    assert_eq!(again, state, "identities are made once");
+    let disk = fs::File::open(directory.path().join("lunaport-data/disk0.img")).unwrap();
+    let mut byte = [0];
+    std::os::unix::fs::FileExt::read_exact_at(&disk, &mut byte, 4096).unwrap();
+    assert_eq!(byte, [7], "what was on the disk is still there");
+}
+
+#[test]
+fn completions_are_for_this_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let Output { status, stdout, .. } = lunaport(directory.path(), &["completions", "bash"])
+        .output()
+        .unwrap();
+    assert!(status.success());
+    assert!(String::from_utf8(stdout).unwrap().contains("_lunaport()"));
+}

@@ -1,0 +1,215 @@
+//! What initiators do: step after step as chance has it, over as many sessions as it takes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use iscsi_proto::pdu::Function;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::ledger::Check;
+use super::login::log_in;
+use super::plan::{CAPACITY, Command, Step};
+use super::random::Random;
+use super::scene::Scene;
+use super::session::Session;
+
+/// Why a session is over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    /// All steps are done.
+    Done,
+    /// The connection is gone, or is left behind; another login follows.
+    Again,
+    /// As `Again`, but the old connection stays open until the next login.
+    Beside,
+}
+
+/// Does `steps` steps, then leaves in peace.
+pub(crate) async fn act(scene: Arc<Scene>, id: u8, mut random: Random, mut steps: usize) {
+    let mut beside: Option<Session> = None;
+    let mut refusals = 0;
+    loop {
+        let Some(mut session) = log_in(&scene, id, &mut random).await else {
+            refusals += 1;
+            if refusals == 3 {
+                break;
+            }
+            continue;
+        };
+        drop(beside.take());
+        let end = live(&mut session, &mut random, &mut steps).await;
+        session.abandon();
+        match end {
+            End::Done => break,
+            End::Again => {}
+            End::Beside => beside = Some(session),
+        }
+    }
+    scene.busy.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Reads whole logical units, as a witness of what is there.
+pub(crate) async fn read_all(scene: &Arc<Scene>, id: u8, random: &mut Random) {
+    let Some(mut session) = log_in(scene, id, random).await else {
+        return;
+    };
+    for unit in 0..scene.stores.len() {
+        // The first command is told what happened to the unit.
+        session.command(unit, Command::flush());
+        settle(&mut session).await;
+        for lba in (0..CAPACITY).step_by(PIECE as usize) {
+            session.command(unit, Command::read(lba, PIECE, false));
+            settle(&mut session).await;
+        }
+    }
+    session.log_out();
+    depart(&mut session).await;
+    session.abandon();
+}
+
+async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> End {
+    // Everyone's first commands are told of the power on; then work begins.
+    let mut next = Instant::now() + random.millis(0, 20);
+    while *steps > 0 {
+        tokio::select! {
+            biased;
+            pdu = session.receiver.recv() => match pdu {
+                Some(pdu) => session.heard(&pdu),
+                None => return closed(session),
+            },
+            () = sleep_until(next) => {
+                *steps -= 1;
+                next = Instant::now() + pause(random);
+                session.overdue(false);
+                match step(session, random).await {
+                    None => {}
+                    Some(end) => return end,
+                }
+            }
+        }
+    }
+    if !settle(session).await {
+        return End::Done;
+    }
+    // With nothing outstanding the window must be as wide as ever.
+    session.ping();
+    if settle(session).await {
+        session.check_window();
+        // Not everyone says goodbye.
+        if random.percent(75) {
+            session.log_out();
+            depart(session).await;
+        }
+    }
+    End::Done
+}
+
+fn closed(session: &Session) -> End {
+    session.scene.ledger.violated(
+        Check::Liveness,
+        "the target closed a connection that did nothing wrong",
+    );
+    End::Again
+}
+
+fn pause(random: &mut Random) -> Duration {
+    match random.below(100) {
+        0..60 => random.millis(0, 2),
+        60..95 => random.millis(1, 40),
+        _ => random.millis(100, 2500),
+    }
+}
+
+/// Does one step; how the session ends, if it does.
+async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
+    let unit = random.below(session.scene.stores.len() as u64) as usize;
+    match Step::draw(random) {
+        Step::Command if session.may_send() => {
+            let stamp = session.scene.stamp();
+            let now = session.scene.tick();
+            let command = {
+                let mut model = session.scene.model(unit);
+                Command::draw(random, stamp, |block| model.likely(block, now))
+            };
+            session.command(unit, command);
+            None
+        }
+        Step::Manage(function) => {
+            session.manage(function, unit);
+            // Often somebody else does the same, or writes on at once.
+            if random.percent(30) && function == Function::AbortTask {
+                session.manage(function, unit);
+            }
+            None
+        }
+        Step::Ping if session.may_send() => {
+            session.ping();
+            None
+        }
+        Step::Logout if session.may_send() => {
+            session.log_out();
+            depart(session).await;
+            Some(End::Again)
+        }
+        // The window is shut just now.
+        Step::Command | Step::Ping | Step::Logout => None,
+        Step::Reinstate => Some(End::Beside),
+        Step::Lose => Some(End::Again),
+        Step::FallSilent => Some(fall_silent(session).await),
+    }
+}
+
+/// Hears answers until nothing is outstanding; `false` when the connection is gone.
+async fn settle(session: &mut Session) -> bool {
+    while !session.is_idle() {
+        match timeout(Duration::from_millis(500), session.receiver.recv()).await {
+            Ok(Some(pdu)) => session.heard(&pdu),
+            Ok(None) => {
+                closed(session);
+                return false;
+            }
+            Err(_) => session.overdue(true),
+        }
+    }
+    true
+}
+
+/// Hears what is said until the logout is answered and the connection closed.
+async fn depart(session: &mut Session) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        match tokio::time::timeout_at(deadline, session.receiver.recv()).await {
+            Ok(Some(pdu)) => session.heard(&pdu),
+            Ok(None) if session.logged_out => return,
+            Ok(None) | Err(_) => {
+                let detail = "a logout is not answered, or the connection stays open";
+                session.scene.ledger.violated(Check::Liveness, detail);
+                return;
+            }
+        }
+    }
+}
+
+/// Says and hears nothing until the target must have noticed.
+async fn fall_silent(session: &mut Session) -> End {
+    session
+        .scene
+        .ledger
+        .note(format_args!("i{} falls silent", session.id));
+    sleep(SILENCE).await;
+    let tsih = session.terms.tsih;
+    if session.scene.node.sessions().iter().any(|view| view.tsih == tsih) {
+        let detail = format!(
+            "session {} of a silent initiator is alive after {SILENCE:?}",
+            tsih.0
+        );
+        session.scene.ledger.violated(Check::NoSessionLeft, detail);
+    }
+    End::Again
+}
+
+/// Longer than all of the target's patience together.
+const SILENCE: Duration = Duration::from_secs(45);
+/// Blocks of one read of the witness.
+const PIECE: u64 = 128;

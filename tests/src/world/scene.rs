@@ -1,0 +1,132 @@
+//! What all actors of a world share: the target, the stores, the models of what they hold, and the clock of events.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use backstores::{BufPool, FaultStore};
+use iscsi_proto::IscsiName;
+use target_core::iscsi::Node;
+use tokio::sync::mpsc;
+
+use super::ledger::Ledger;
+use super::model::{ChangeId, Model};
+use super::pipe::{Receiver, Sender};
+
+/// A connection that an initiator opened: the target's ends of its pipes.
+pub(crate) type Accepted = (Sender, Receiver);
+
+/// The stage.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) ledger: Ledger,
+    pub(crate) node: Arc<Node>,
+    pub(crate) pool: Arc<BufPool>,
+    pub(crate) target: IscsiName,
+    /// Of every logical unit.
+    pub(crate) stores: Vec<Arc<FaultStore>>,
+    pub(crate) models: Vec<Mutex<Model>>,
+    pub(crate) accept: mpsc::UnboundedSender<Accepted>,
+    pub(crate) command_window: u16,
+    /// Initiators that are not done.
+    pub(crate) busy: AtomicUsize,
+    resets: Mutex<Vec<Reset>>,
+    lost: Mutex<BTreeMap<u8, Vec<(usize, ChangeId)>>>,
+    ticks: AtomicU64,
+    stamps: AtomicU64,
+}
+
+/// A task management function that ends commands of other initiators.
+#[derive(Clone, Copy, Debug)]
+struct Reset {
+    by: u8,
+    unit: usize,
+    end: u64,
+}
+
+impl Scene {
+    #[expect(clippy::too_many_arguments, reason = "it is the stage, built in one place")]
+    pub(crate) fn new(
+        ledger: Ledger,
+        node: Arc<Node>,
+        pool: Arc<BufPool>,
+        target: IscsiName,
+        stores: Vec<Arc<FaultStore>>,
+        accept: mpsc::UnboundedSender<Accepted>,
+        command_window: u16,
+        initiators: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            ledger,
+            node,
+            pool,
+            target,
+            models: stores.iter().map(|_| Mutex::default()).collect(),
+            stores,
+            accept,
+            command_window,
+            busy: AtomicUsize::new(initiators),
+            resets: Mutex::default(),
+            lost: Mutex::default(),
+            ticks: AtomicU64::new(1),
+            stamps: AtomicU64::new(1),
+        })
+    }
+
+    /// The next moment: no two events share one.
+    pub(crate) fn tick(&self) -> u64 {
+        self.ticks.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number that marks what one command writes.
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamps.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn model(&self, unit: usize) -> MutexGuard<'_, Model> {
+        self.models[unit].lock().expect("nothing panics while it is held")
+    }
+
+    /// Whether any store holds operations back.
+    pub(crate) fn is_held(&self) -> bool {
+        self.stores.iter().any(|store| !store.held().is_empty())
+    }
+
+    /// An initiator asks for a reset; returns a handle for [`Self::reset_ended`].
+    pub(crate) fn reset_begins(&self, by: u8, unit: usize) -> usize {
+        let mut resets = self.resets.lock().expect("plain data");
+        resets.push(Reset {
+            by,
+            unit,
+            end: u64::MAX,
+        });
+        resets.len() - 1
+    }
+
+    pub(crate) fn reset_ended(&self, handle: usize) {
+        self.resets.lock().expect("plain data")[handle].end = self.tick();
+    }
+
+    /// Whether somebody else's reset may have ended a command that was sent at `start`.
+    pub(crate) fn may_be_reset(&self, of: u8, unit: usize, start: u64) -> bool {
+        let resets = self.resets.lock().expect("plain data");
+        resets
+            .iter()
+            .any(|reset| reset.by != of && reset.unit == unit && reset.end > start)
+    }
+
+    /// An initiator lost its connection: what becomes of a change is open until its next login.
+    pub(crate) fn lost(&self, initiator: u8, unit: usize, change: ChangeId) {
+        let mut lost = self.lost.lock().expect("plain data");
+        lost.entry(initiator).or_default().push((unit, change));
+    }
+
+    /// An initiator is logged in again: nothing of its older sessions can land any more.
+    pub(crate) fn settle_lost(&self, initiator: u8) {
+        let lost = self.lost.lock().expect("plain data").remove(&initiator);
+        for (unit, change) in lost.unwrap_or_default() {
+            let now = self.tick();
+            self.model(unit).uncertain(change, now);
+        }
+    }
+}

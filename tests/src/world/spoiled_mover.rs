@@ -1,0 +1,298 @@
+//! A data mover with a planted defect: it changes what the target submits, now and then.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use iscsi_proto::pdu::{NopOut, Request, Residual, Response, ScsiResponse, ScsiResponseCode};
+use iscsi_proto::{Itt, Lun, Sn, Ttt};
+use target_core::datamover::{DataMover, GetData, Notify, Numbering, PutData};
+use target_core::iscsi::SessionParams;
+
+use super::defects::Defect;
+use super::mover::SimMover;
+use super::scene::Scene;
+
+/// The mover around a sound one.
+#[derive(Debug)]
+pub(crate) struct SpoiledMover {
+    inner: SimMover,
+    scene: Arc<Scene>,
+    defect: Defect,
+    /// Chances to do harm so far; every few of them is taken.
+    chances: u32,
+    /// Added to every StatSN, so that a response more or less shows only as what it is.
+    shift: u32,
+    /// Slots of the command window that are lost.
+    leaked: u32,
+    released: Option<Itt>,
+    /// What waits until the store goes on.
+    waiting: VecDeque<Submission>,
+    /// The connection is gone, and nobody is told.
+    haunted: bool,
+    pongs: VecDeque<Ttt>,
+}
+
+#[derive(Debug)]
+enum Submission {
+    Control(Response, Bytes),
+    Put(PutData),
+    Get(GetData),
+    Release(Itt),
+    End(Itt),
+    Enable(SessionParams),
+}
+
+impl SpoiledMover {
+    pub(crate) fn new(inner: SimMover, scene: Arc<Scene>, defect: Defect) -> Self {
+        Self {
+            inner,
+            scene,
+            defect,
+            chances: 0,
+            shift: 0,
+            leaked: 0,
+            released: None,
+            waiting: VecDeque::new(),
+            haunted: false,
+            pongs: VecDeque::new(),
+        }
+    }
+
+    /// Whether this is the defect, and this the occasion.
+    fn strikes(&mut self, defect: Defect) -> bool {
+        if self.defect != defect {
+            return false;
+        }
+        self.chances += 1;
+        self.chances.is_multiple_of(3)
+    }
+
+    fn submit(&mut self, submission: Submission) {
+        if !self.waiting.is_empty() || self.must_wait(&submission) {
+            return self.waiting.push_back(submission);
+        }
+        match submission {
+            Submission::Control(pdu, data) => self.control(pdu, data),
+            Submission::Put(put) => self.put(put),
+            Submission::Get(get) => self.inner.get_data(get),
+            Submission::Release(itt) => self.inner.release_task(itt),
+            Submission::End(itt) => self.inner.end_task(itt),
+            Submission::Enable(params) => self.inner.enable(&params),
+        }
+    }
+
+    fn must_wait(&self, submission: &Submission) -> bool {
+        let waits = match submission {
+            Submission::Control(Response::TaskManagement(_), _) => self.defect == Defect::AbortWaitsForStore,
+            Submission::Control(Response::Login(_), _) => self.defect == Defect::LoginWaitsForStore,
+            _ => false,
+        };
+        waits && self.scene.is_held()
+    }
+
+    fn control(&mut self, mut pdu: Response, data: Bytes) {
+        if let Response::NopIn(nop) = &pdu
+            && self.haunted
+            && nop.ttt != Ttt::RESERVED
+        {
+            self.pongs.push_back(nop.ttt);
+        }
+        if let Response::ScsiResponse(response) = &mut pdu {
+            if self.strikes(Defect::LostResponse) {
+                self.shift = self.shift.wrapping_sub(1);
+                return;
+            }
+            if self.strikes(Defect::WrongResidual) {
+                response.residual = Residual::Underflow(17);
+            }
+            if self.strikes(Defect::DoubledResponse) {
+                let again = pdu.clone();
+                self.send(again, data.clone());
+                self.shift = self.shift.wrapping_add(1);
+            }
+        }
+        let after = match &pdu {
+            Response::TaskManagement(response) => self.released.take().map(|itt| {
+                good(
+                    itt,
+                    Numbering {
+                        stat_sn: response.stat_sn,
+                        exp_cmd_sn: response.exp_cmd_sn,
+                        max_cmd_sn: response.max_cmd_sn,
+                    },
+                    Residual::None,
+                )
+            }),
+            _ => None,
+        };
+        self.send(pdu, data);
+        if let Some(after) = after {
+            self.shift = self.shift.wrapping_add(1);
+            self.send(after, Bytes::new());
+        }
+    }
+
+    fn send(&mut self, mut pdu: Response, data: Bytes) {
+        let (stat_sn, exp_cmd_sn, max_cmd_sn) = match &mut pdu {
+            Response::AsyncMessage(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::Logout(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::NopIn(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::Reject(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::ScsiResponse(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::TaskManagement(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
+            Response::DataIn(_) | Response::Login(_) | Response::R2t(_) | Response::Text(_) => {
+                return self.inner.send_control(pdu, data);
+            }
+        };
+        self.spoil(stat_sn, exp_cmd_sn, max_cmd_sn);
+        self.inner.send_control(pdu, data);
+    }
+
+    fn spoil(&mut self, stat_sn: &mut Sn, exp_cmd_sn: &mut Sn, max_cmd_sn: &mut Sn) {
+        if self.strikes(Defect::SkippedStatSn) {
+            self.shift = self.shift.wrapping_add(1);
+        }
+        if self.strikes(Defect::ReturningExpCmdSn) {
+            *exp_cmd_sn = exp_cmd_sn.minus(2);
+        }
+        if self.strikes(Defect::ShrinkingWindow) {
+            self.leaked = 1;
+        }
+        *stat_sn = stat_sn.plus(self.shift);
+        *max_cmd_sn = max_cmd_sn.minus(self.leaked);
+    }
+
+    fn put(&mut self, mut put: PutData) {
+        let Numbering {
+            stat_sn,
+            exp_cmd_sn,
+            max_cmd_sn,
+        } = &mut put.numbering;
+        self.spoil(stat_sn, exp_cmd_sn, max_cmd_sn);
+        if self.strikes(Defect::WrongDataInOffset) {
+            put.offset += 512;
+        }
+        if put.buf.len() > 512 && self.strikes(Defect::ShortDataIn) {
+            let short = put.buf.len() - 512;
+            put.buf.set_len(short);
+        }
+        if self.strikes(Defect::LeakedBuffer) {
+            std::mem::forget(self.scene.pool.try_acquire(512));
+        }
+        if let Some(last) = &mut put.last
+            && self.strikes(Defect::WrongResidual)
+        {
+            last.residual = Residual::Underflow(17);
+        }
+        if let Some(last) = put.last
+            && self.strikes(Defect::StatusBeforeData)
+        {
+            put.last = None;
+            self.inner
+                .send_control(good(put.itt, put.numbering, last.residual), Bytes::new());
+        }
+        self.inner.put_data(put);
+    }
+}
+
+impl DataMover for SpoiledMover {
+    fn enable(&mut self, params: &SessionParams) {
+        self.submit(Submission::Enable(params.clone()));
+    }
+
+    fn send_control(&mut self, pdu: Response, data: Bytes) {
+        self.submit(Submission::Control(pdu, data));
+    }
+
+    fn put_data(&mut self, put: PutData) {
+        self.submit(Submission::Put(put));
+    }
+
+    fn get_data(&mut self, mut get: GetData) {
+        if self.strikes(Defect::WrongR2tOffset) {
+            get.offset += 512;
+        }
+        self.submit(Submission::Get(get));
+    }
+
+    fn release_task(&mut self, itt: Itt) {
+        if self.defect == Defect::ResponseAfterAbort {
+            self.released = Some(itt);
+        }
+        self.submit(Submission::Release(itt));
+    }
+
+    fn end_task(&mut self, itt: Itt) {
+        self.submit(Submission::End(itt));
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner.poll_close(cx)
+    }
+
+    fn poll_notify(&mut self, cx: &mut Context<'_>) -> Poll<Notify> {
+        if !self.waiting.is_empty() && !self.scene.is_held() {
+            for submission in std::mem::take(&mut self.waiting) {
+                self.submit(submission);
+            }
+        }
+        if self.haunted {
+            let Some(ttt) = self.pongs.pop_front() else {
+                return Poll::Pending;
+            };
+            return Poll::Ready(pong(ttt));
+        }
+        match self.inner.poll_notify(cx) {
+            Poll::Ready(Notify::Closed(_)) if self.defect == Defect::GhostSession => {
+                self.haunted = true;
+                Poll::Pending
+            }
+            other => other,
+        }
+    }
+
+    fn queued_bytes(&self) -> usize {
+        if self.haunted {
+            0
+        } else {
+            self.inner.queued_bytes()
+        }
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        self.inner.sent_bytes()
+    }
+}
+
+/// GOOD for a task.
+fn good(itt: Itt, numbering: Numbering, residual: Residual) -> Response {
+    Response::ScsiResponse(ScsiResponse {
+        itt,
+        response: ScsiResponseCode::CompletedAtTarget,
+        status: 0,
+        residual,
+        bidi_read_residual: Residual::None,
+        snack_tag: 0,
+        stat_sn: numbering.stat_sn,
+        exp_cmd_sn: numbering.exp_cmd_sn,
+        max_cmd_sn: numbering.max_cmd_sn,
+        exp_data_sn: 0,
+    })
+}
+
+/// An answer to a NOP-In, from nobody.
+fn pong(ttt: Ttt) -> Notify {
+    Notify::Control {
+        pdu: Request::NopOut(NopOut {
+            immediate: true,
+            lun: Lun::ZERO,
+            itt: Itt::RESERVED,
+            ttt,
+            cmd_sn: Sn(0),
+            exp_stat_sn: Sn(0),
+        }),
+        data: Bytes::new(),
+    }
+}

@@ -1,0 +1,256 @@
+//! One command at the initiator's end: what came of it so far, and what its end means for the model disk.
+
+use iscsi_proto::Sn;
+use iscsi_proto::pdu::{DataIn, R2t, Residual};
+use tokio::time::Instant;
+
+use super::ledger::Check;
+use super::model::{BLOCK, ChangeId, Content};
+use super::plan::{Command, Kind};
+use super::scene::Scene;
+
+/// A command that has not been answered.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) command: Command,
+    pub(crate) unit: usize,
+    pub(crate) cmd_sn: Sn,
+    pub(crate) start: u64,
+    pub(crate) sent_at: Instant,
+    pub(crate) change: Option<ChangeId>,
+    /// Some of its data had a digest that did not match.
+    pub(crate) damaged: bool,
+    /// A task management request concerns it.
+    pub(crate) aborting: bool,
+    /// Data-Out up to here was sent or asked for.
+    pub(crate) asked_to: usize,
+    received: Vec<u8>,
+    next_data_sn: u32,
+    burst: usize,
+    next_r2t_sn: u32,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) status: u8,
+    residual: Residual,
+    /// Sense key, additional sense code and qualifier.
+    pub(crate) sense: Option<(u8, u8, u8)>,
+}
+
+impl Answer {
+    pub(crate) fn of(status: u8, residual: Residual, data: &[u8]) -> Self {
+        // Behind the two bytes of SenseLength; fixed format.
+        let byte = |at: usize| data.get(2 + at).copied().unwrap_or(0);
+        let sense = (data.len() > 2).then(|| (byte(2) & 0x0f, byte(12), byte(13)));
+        Self {
+            status,
+            residual,
+            sense,
+        }
+    }
+}
+
+impl Task {
+    /// A command about to be sent: from here on it may land.
+    pub(crate) fn new(scene: &Scene, unit: usize, command: Command, cmd_sn: Sn) -> Self {
+        let start = scene.tick();
+        let change = {
+            let mut model = scene.model(unit);
+            match &command.kind {
+                Kind::Write {
+                    lba,
+                    blocks,
+                    stamp,
+                    fua,
+                } => Some(model.begin(start, *lba..lba + blocks, *fua, |n| Content::Stamped(*stamp, n))),
+                Kind::WriteSame { lba, blocks, content } => {
+                    Some(model.begin(start, *lba..lba + blocks, false, |_| *content))
+                }
+                Kind::Unmap(lba, blocks) => {
+                    Some(model.begin(start, *lba..lba + blocks, false, |_| Content::Zero))
+                }
+                Kind::Read(..) | Kind::Flush | Kind::Verify(..) | Kind::Ask => None,
+            }
+        };
+        Self {
+            command,
+            unit,
+            cmd_sn,
+            start,
+            sent_at: Instant::now(),
+            change,
+            damaged: false,
+            aborting: false,
+            asked_to: 0,
+            received: Vec::new(),
+            next_data_sn: 0,
+            burst: 0,
+            next_r2t_sn: 0,
+        }
+    }
+
+    /// A Data-In; the error says which rule it breaks (RFC 7143 §11.7).
+    pub(crate) fn data_in(
+        &mut self,
+        pdu: &DataIn,
+        data: &[u8],
+        max_recv: usize,
+        max_burst: usize,
+    ) -> Result<(), String> {
+        if !self.command.is_read() {
+            return Err("Data-In for a command that reads nothing".into());
+        }
+        if pdu.data_sn != self.next_data_sn {
+            return Err(format!("DataSN {} instead of {}", pdu.data_sn, self.next_data_sn));
+        }
+        if pdu.offset as usize != self.received.len() {
+            return Err(format!(
+                "offset {} instead of {}",
+                pdu.offset,
+                self.received.len()
+            ));
+        }
+        self.next_data_sn += 1;
+        self.received.extend_from_slice(data);
+        self.burst += data.len();
+        if data.len() > max_recv || self.burst > max_burst {
+            return Err(format!("{} bytes, {} in the burst", data.len(), self.burst));
+        }
+        if self.received.len() > self.command.announced {
+            return Err(format!("{} bytes are too many", self.received.len()));
+        }
+        if pdu.is_final {
+            self.burst = 0;
+        } else if pdu.status.is_some() {
+            return Err("a status before the last Data-In of the sequence".into());
+        }
+        Ok(())
+    }
+
+    /// An R2T; what it asks for, or which rule it breaks (RFC 7143 §11.8).
+    pub(crate) fn r2t(&mut self, pdu: &R2t) -> Result<(usize, usize), String> {
+        let (from, to) = (
+            pdu.offset as usize,
+            pdu.offset as usize + pdu.desired_len as usize,
+        );
+        if pdu.r2t_sn != self.next_r2t_sn {
+            return Err(format!("R2TSN {} instead of {}", pdu.r2t_sn, self.next_r2t_sn));
+        }
+        self.next_r2t_sn += 1;
+        if from != self.asked_to || from == to {
+            return Err(format!("asks for {from}..{to} instead of from {}", self.asked_to));
+        }
+        if to > self.command.moved() {
+            let moved = self.command.moved();
+            return Err(format!("asks for {from}..{to} of {moved}"));
+        }
+        self.asked_to = to;
+        Ok((from, to))
+    }
+
+    /// It was answered: what is wrong with the answer, and what the model learns.
+    pub(crate) fn finish(&self, scene: &Scene, answer: &Answer) -> Vec<(Check, String)> {
+        let mut problems = Vec::new();
+        match answer.status {
+            0x00 => self.ended_well(scene, answer, &mut problems),
+            0x02 => self.failed(scene, answer, &mut problems),
+            // BUSY and TASK SET FULL; an UNMAP may have begun.
+            0x08 | 0x28 if !matches!(self.command.kind, Kind::Unmap(..)) => self.refused(scene),
+            0x08 | 0x28 => self.aborted(scene),
+            other => problems.push((Check::Protocol, format!("status {other:#04x}"))),
+        }
+        if answer.status != 0 && self.command.is_read() {
+            let missing = self.command.announced - self.received.len().min(self.command.announced);
+            if missing > 0 && answer.residual != Residual::Underflow(missing as u32) {
+                let residual = answer.residual;
+                problems.push((
+                    Check::Residual,
+                    format!("{residual:?}, but {missing} bytes did not come"),
+                ));
+            }
+        }
+        problems
+    }
+
+    fn ended_well(&self, scene: &Scene, answer: &Answer, problems: &mut Vec<(Check, String)>) {
+        let (len, announced) = (self.command.len, self.command.announced);
+        let expected = match len.cmp(&announced) {
+            std::cmp::Ordering::Less => Residual::Underflow((announced - len) as u32),
+            std::cmp::Ordering::Equal => Residual::None,
+            std::cmp::Ordering::Greater => Residual::Overflow((len - announced) as u32),
+        };
+        if answer.residual != expected {
+            let residual = answer.residual;
+            problems.push((Check::Residual, format!("{residual:?} instead of {expected:?}")));
+        }
+        if self.command.is_read() && self.received.len() != self.command.moved() {
+            let (came, moved) = (self.received.len(), self.command.moved());
+            problems.push((
+                Check::DataIn,
+                format!("{came} of {moved} bytes came before the status"),
+            ));
+            return;
+        }
+        // Of a block that is not announced as a whole nothing need be asked for.
+        let whole_blocks = self.command.moved() - self.command.moved() % BLOCK;
+        if self.command.is_write() && self.command.len >= BLOCK && self.asked_to < whole_blocks {
+            let (asked, moved) = (self.asked_to, whole_blocks);
+            problems.push((Check::DataOut, format!("{asked} of {moved} bytes were asked for")));
+        }
+        let now = scene.tick();
+        let mut model = scene.model(self.unit);
+        if let Some(change) = self.change {
+            model.acknowledged(change, now);
+        }
+        let mut found: Vec<(u64, Content)> = Vec::new();
+        match &self.command.kind {
+            Kind::Read(lba, _) => {
+                found.extend((*lba..).zip(self.received.chunks_exact(BLOCK).map(Content::of)));
+            }
+            Kind::Verify(lba, contents) => found.extend((*lba..).zip(contents.iter().copied())),
+            Kind::Flush => model.flushed(self.start),
+            Kind::Write { .. } | Kind::WriteSame { .. } | Kind::Unmap(..) | Kind::Ask => {}
+        }
+        for (number, content) in found {
+            if let Err(stale) = model.read(number, content, self.start, now) {
+                let check = if stale.promised {
+                    Check::Durability
+                } else {
+                    Check::DiskModel
+                };
+                problems.push((check, format!("unit {}: {stale}", self.unit)));
+                break;
+            }
+        }
+    }
+
+    fn failed(&self, scene: &Scene, answer: &Answer, problems: &mut Vec<(Check, String)>) {
+        match answer.sense {
+            // A unit attention: the command did not run.
+            Some((0x06, ..)) => self.refused(scene),
+            // Not ready, medium error, hardware error, data protect, aborted command, miscompare.
+            Some((0x02 | 0x03 | 0x04 | 0x07 | 0x0b | 0x0e, ..)) => self.aborted(scene),
+            sense => {
+                self.aborted(scene);
+                problems.push((Check::Protocol, format!("sense {sense:02x?}")));
+            }
+        }
+    }
+
+    /// It was never begun.
+    pub(crate) fn refused(&self, scene: &Scene) {
+        if let Some(change) = self.change {
+            scene.model(self.unit).refused(change);
+        }
+    }
+
+    /// It ended somewhere on the way.
+    pub(crate) fn aborted(&self, scene: &Scene) {
+        if let Some(change) = self.change {
+            let now = scene.tick();
+            scene.model(self.unit).uncertain(change, now);
+        }
+    }
+}
