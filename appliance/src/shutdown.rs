@@ -16,6 +16,8 @@ use crate::plan::PlannedUnit;
 pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
+    /// Taken so that a write beyond the file size limit fails instead of ending the process. Never waited for.
+    _file_size_exceeded: Signal,
 }
 
 impl StopSignals {
@@ -30,6 +32,7 @@ impl StopSignals {
         Ok(Self {
             terminate: install(SignalKind::terminate())?,
             interrupt: install(SignalKind::interrupt())?,
+            _file_size_exceeded: install(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
 

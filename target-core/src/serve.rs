@@ -5,7 +5,8 @@
 //! sent, in a buffer of at most twice their length (256 KiB); 4 MiB of Data-In that the initiator has not taken; 8 MiB of
 //! buffers for Data-Out that it still owes; 64 KiB of text; and what its transport keeps for framing. A command takes its
 //! share of the two budgets before it takes a buffer, so that an initiator that is slow or silent keeps nothing from the
-//! others of its data core. Beyond that a command holds two chunks of 256 KiB at most, while its store works.
+//! others of its data core. Beyond that a command holds two chunks of 256 KiB at most, while its store works; the second
+//! is from the heap when the pool is dry, so that no command waits for memory while it holds some.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

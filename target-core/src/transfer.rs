@@ -242,6 +242,8 @@ impl Transfer {
     /// A buffer for the next piece of Data-In, at most a chunk. Its share of the bytes that the connection may have in
     /// flight comes first: a command that waits for a slow initiator holds no memory of others meanwhile.
     pub async fn in_buffer(&mut self, len: usize) -> Result<IoBuf, Failure> {
+        // Nobody waits for a share while holding one of the same budget.
+        self.in_share = None;
         self.in_share = Some(self.share(&self.setup.budget, len).await?);
         self.pool_buffer(len).await
     }
@@ -297,9 +299,17 @@ impl Transfer {
         Ok(self.get(sent).await?.to_vec())
     }
 
-    /// A buffer for a store operation, at most a chunk. Waits for the pool.
+    /// A buffer for a store operation, at most a chunk. Waits for the pool: only for a command that holds no other.
     pub async fn buffer(&self, len: usize) -> IoBuf {
         self.setup.pool.acquire(len).await
+    }
+
+    /// A buffer beside one that the command holds already, at most a chunk. From the heap when the pool is dry: were it
+    /// waited for, commands with one buffer each could own the pool and wait for one another without end.
+    #[must_use]
+    pub fn second_buffer(&self, len: usize) -> IoBuf {
+        let buf = self.setup.pool.try_acquire(len);
+        buf.unwrap_or_else(|| IoBuf::from_heap(len))
     }
 
     /// `Err(Failure::Aborted)` once the task was aborted. To be asked between entering the task set and starting a
@@ -383,17 +393,20 @@ impl Transfer {
             buf.set_len(len);
             return Ok((buf, available, None));
         }
-        let share = match available < len {
-            true => Some(self.share(&self.setup.out_budget, len).await?),
-            false => None,
-        };
-        let mut buf = self.pool_buffer(len).await?;
-        let filled = available.min(len);
-        if let Some(arrived) = &self.arrived {
-            buf[..filled].copy_from_slice(&arrived[self.arrived_at..self.arrived_at + filled]);
-            self.arrived_at += filled;
+        if available < len {
+            // A block of the pool is not kept while waiting for a share: those who have one may wait for the pool.
+            let begun = self.arrived.take().map(|buf| buf[self.arrived_at..].to_vec());
+            let share = self.share(&self.setup.out_budget, len).await?;
+            let mut buf = self.pool_buffer(len).await?;
+            buf[..available].copy_from_slice(&begun.unwrap_or_default());
+            return Ok((buf, available, Some(share)));
         }
-        Ok((buf, filled, share))
+        let mut buf = self.second_buffer(len);
+        if let Some(arrived) = &self.arrived {
+            buf.copy_from_slice(&arrived[self.arrived_at..self.arrived_at + len]);
+            self.arrived_at += len;
+        }
+        Ok((buf, len, None))
     }
 
     async fn pool_buffer(&self, len: usize) -> Result<IoBuf, Failure> {
@@ -404,7 +417,12 @@ impl Transfer {
         }
     }
 
-    /// Whoever holds a share waits only for its own initiator, or for memory that others are giving back.
+    /// Why nobody waits in a circle: a share comes before a buffer, and who waits for a share holds no block of the pool.
+    /// Whoever holds a share waits for its own initiator (whose deadline ends that), for its own store, or for the pool.
+    /// Whoever holds a block of the pool waits for the first two alone, never for a second block
+    /// ([`second_buffer`](Self::second_buffer)): so blocks come back, and with them shares. Looking ahead waits for
+    /// nothing; its share is freed by the next `get`, once the store has had the chunk before. A command that waits in
+    /// the task set holds none: it asks for data only behind it, or has received its whole parameter list.
     async fn share(&self, budget: &Arc<Semaphore>, len: usize) -> Result<OwnedSemaphorePermit, Failure> {
         let len = wire_len(len);
         if let Ok(share) = Arc::clone(budget).try_acquire_many_owned(len) {
@@ -710,6 +728,47 @@ mod tests {
         let mut writing = Box::pin(data.get(4096));
         assert!(futures_util::poll!(&mut writing).is_pending());
         assert_eq!(pool.stats().in_use, before, "Data-Out");
+    }
+
+    #[tokio::test]
+    async fn a_task_that_holds_a_buffer_does_not_wait_for_the_pool() {
+        let (setup, _connection) = connection(0, 3000, pattern(3000), 2000);
+        let pool = BufPool::new(CHUNK);
+        let _all = pool.try_acquire(CHUNK).unwrap();
+        let mut data = Transfer::new(TransferSetup { pool, ..setup });
+        data.want_out(3000);
+        let std::task::Poll::Ready(piece) = futures_util::poll!(Box::pin(data.get(500))) else {
+            panic!("waits");
+        };
+        assert_eq!(piece.unwrap()[..], pattern(500)[..]);
+        assert_eq!(data.second_buffer(CHUNK).len(), CHUNK);
+    }
+
+    #[tokio::test]
+    async fn an_abort_gives_back_what_a_waiting_task_holds() {
+        let (setup, mut connection) = connection(4096, 4096, pattern(4096), 0);
+        let (budget, out_budget) = (Arc::clone(&setup.budget), Arc::clone(&setup.out_budget));
+        let free = (budget.available_permits(), out_budget.available_permits());
+        // The pool is dry: Data-In waits with a share, Data-Out with a share as well.
+        let pool = BufPool::new(CHUNK);
+        let all = pool.try_acquire(CHUNK).unwrap();
+        let mut data = Transfer::new(TransferSetup { pool, ..setup });
+        let abort = data.abort_signal().clone();
+        data.want_in(4096);
+        data.want_out(4096);
+        let mut reading = Box::pin(data.in_buffer(4096));
+        assert!(futures_util::poll!(&mut reading).is_pending());
+        assert_eq!(budget.available_permits(), free.0 - 4096);
+        drop((reading, all));
+        let (buf, _get) = tokio::join!(data.get(4096), async {
+            let get = connection.event().await;
+            assert_eq!(out_budget.available_permits(), free.1 - 4096);
+            abort.fire();
+            get
+        });
+        assert!(matches!(buf, Err(Failure::Aborted)));
+        data.finish(Err(Failure::Aborted));
+        assert_eq!((budget.available_permits(), out_budget.available_permits()), free);
     }
 
     #[tokio::test]

@@ -111,3 +111,6 @@ impl Order {
         matches!(self, Self::Close | Self::TargetReset | Self::Reinstated)
     }
 }
+
+#[cfg(test)]
+mod tests;

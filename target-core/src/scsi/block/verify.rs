@@ -76,7 +76,7 @@ async fn compare_all(
     let sent = data.want_out(range.blocks * block);
     for chunk in chunks(at, sent - sent % block) {
         let expected = data.get(chunk.len).await?;
-        let buf = data.buffer(chunk.len).await;
+        let buf = data.second_buffer(chunk.len);
         data.check()?;
         let found = store.read(chunk.at, buf).await?;
         compare(&expected, &found, chunk.at - at)?;
@@ -101,7 +101,7 @@ async fn compare_each(
     }
     let expected = data.get(block_size).await?;
     for chunk in chunks(range.lba * block, range.blocks * block) {
-        let buf = data.buffer(chunk.len).await;
+        let buf = data.second_buffer(chunk.len);
         data.check()?;
         let found = store.read(chunk.at, buf).await?;
         for found in found.chunks_exact(block_size) {

@@ -122,9 +122,7 @@ async fn repeat(
     let store = context.unit().store();
     let block = pattern.len() as u64;
     let len = range.blocks * block;
-    let mut buf = data
-        .buffer(usize::try_from(len).map_or(CHUNK, |len| len.min(CHUNK)))
-        .await;
+    let mut buf = data.second_buffer(usize::try_from(len).map_or(CHUNK, |len| len.min(CHUNK)));
     for slot in buf.chunks_exact_mut(pattern.len()) {
         slot.copy_from_slice(pattern);
     }
