@@ -79,15 +79,14 @@ impl Opener<'_> {
         let mut flags = OpenOptions::new();
         flags.read(true).write(!self.options.read_only);
         flags.custom_flags(libc::O_EXCL | libc::O_DIRECT | libc::O_NONBLOCK | libc::O_NOCTTY);
-        let file = flags.open(self.path).map_err(|error| self.open_failed(&error))?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                crate::file::block_on_io(&file).map_err(|error| self.open_failed(&error))?;
-                Ok(file)
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(holder::in_use(self.path)),
-            Err(error) => Err(self.open_failed(&error.into())),
-        }
+        let claim = || {
+            let file = flags.open(self.path)?;
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            crate::file::block_on_io(&file)?;
+            Ok(file)
+        };
+        holder::claim(self.path, claim, || self.other_use().is_some())
+            .map_err(|error| self.open_failed(&error))
     }
 
     fn block_size(&self, limits: &Limits) -> Result<u32, OpenError> {
@@ -106,7 +105,9 @@ impl Opener<'_> {
 
     fn open_failed(&self, error: &io::Error) -> OpenError {
         match error.raw_os_error() {
-            Some(libc::EBUSY) => self.busy(),
+            Some(libc::EBUSY | libc::EWOULDBLOCK) => {
+                self.other_use().unwrap_or_else(|| holder::in_use(self.path))
+            }
             Some(libc::ENOENT) => self.refuse("no such device", "check the name; lsblk lists devices"),
             Some(libc::EACCES | libc::EPERM) => self.refuse(
                 "permission denied",
@@ -118,25 +119,23 @@ impl Opener<'_> {
         }
     }
 
-    fn busy(&self) -> OpenError {
-        let Ok(metadata) = std::fs::metadata(self.path) else {
-            return holder::in_use(self.path);
-        };
-        let device = Device::new(metadata.rdev());
+    /// A mount, or another device on top of this one.
+    fn other_use(&self) -> Option<OpenError> {
+        let device = Device::new(std::fs::metadata(self.path).ok()?.rdev());
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         if let Some(point) = mount_point(&mounts, &device.numbers()) {
-            return self.refuse(
+            return Some(self.refuse(
                 format!("is mounted at {point}"),
                 format!("unmount it first: umount {point}"),
-            );
+            ));
         }
-        match &device.holders()[..] {
-            [] => holder::in_use(self.path),
-            holders => self.refuse(
+        let holders = device.holders();
+        (!holders.is_empty()).then(|| {
+            self.refuse(
                 format!("is part of {}", holders.join(", ")),
                 "take it out of there first",
-            ),
-        }
+            )
+        })
     }
 
     fn refuse(&self, problem: impl Into<String>, fix: impl Into<String>) -> OpenError {

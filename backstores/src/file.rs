@@ -166,9 +166,10 @@ impl Opener<'_> {
         } else {
             FlockOperation::NonBlockingLockExclusive
         };
-        match rustix::fs::flock(file, operation) {
+        let lock = || Ok(rustix::fs::flock(file, operation)?);
+        match holder::claim(self.path, lock, || false) {
             Ok(()) => Ok(()),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(holder::in_use(self.path)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(holder::in_use(self.path)),
             Err(error) => {
                 let problem = format!("cannot be locked ({error})");
                 Err(self.refuse(problem, "keep it on a file system that knows flock"))

@@ -1,10 +1,40 @@
-//! Who holds a file or device that we were refused, as far as `/proc` tells.
+//! Who holds a file or device that we were refused, as far as `/proc` tells, and how long it is worth waiting for it.
 
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use crate::OpenError;
+
+/// Claims a file or device. As long as it is held with neither a living process that shows as holder nor another
+/// explanation, tries again for up to [`PREDECESSOR_PATIENCE`]: io_uring keeps the files of a killed process until its
+/// last operation has ended, which is after the process itself is gone, and a target that is started again at once
+/// meets what is left of its predecessor.
+pub(crate) fn claim<T>(
+    path: &Path,
+    attempt: impl Fn() -> io::Result<T>,
+    explained: impl Fn() -> bool,
+) -> io::Result<T> {
+    let patience_ends = Instant::now() + PREDECESSOR_PATIENCE;
+    loop {
+        match attempt() {
+            Err(error)
+                if is_held(&error)
+                    && Instant::now() < patience_ends
+                    && locker(path).is_none()
+                    && !explained() =>
+            {
+                thread::sleep(RETRY);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_held(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EWOULDBLOCK))
+}
 
 /// The error for a file or device that somebody else has locked.
 pub(crate) fn in_use(path: &Path) -> OpenError {
@@ -59,9 +89,46 @@ fn name_of(pid: u32) -> String {
     }
 }
 
+/// Longer than a disk takes for what was under way.
+const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(3);
+const RETRY: Duration = Duration::from_millis(20);
+
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// An attempt that is refused a few times, and how often it was made.
+    fn claim_after(refusals: u32, errno: i32, explained: bool) -> (io::Result<()>, u32) {
+        let made = Cell::new(0);
+        let attempt = || {
+            made.set(made.get() + 1);
+            if made.get() > refusals {
+                Ok(())
+            } else {
+                Err(io::Error::from_raw_os_error(errno))
+            }
+        };
+        let result = claim(Path::new("/dev/null"), attempt, || explained);
+        (result, made.get())
+    }
+
+    #[test]
+    fn what_a_dead_process_still_holds_is_tried_again() {
+        let (result, made) = claim_after(2, libc::EBUSY, false);
+        assert!(result.is_ok());
+        assert_eq!(made, 3);
+    }
+
+    #[test]
+    fn what_is_held_for_a_known_reason_or_fails_otherwise_is_refused_at_once() {
+        for (errno, explained) in [(libc::EBUSY, true), (libc::EACCES, false)] {
+            let (result, made) = claim_after(2, errno, explained);
+            assert_eq!(result.unwrap_err().raw_os_error(), Some(errno));
+            assert_eq!(made, 1);
+        }
+    }
 
     #[test]
     fn the_locker_is_found_by_device_and_inode_and_waiters_do_not_count() {
