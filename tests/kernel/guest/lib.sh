@@ -46,7 +46,7 @@ watch() {
   tell "fail $1: no end within $SECONDS_PER_STEP s"
   tell 'end 1'
 }
-SECONDS_PER_STEP=400
+SECONDS_PER_STEP=540
 
 show_logs() {
   echo '--- the last of iscsid'
