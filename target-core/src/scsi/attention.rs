@@ -45,7 +45,7 @@ impl UnitAttention {
         }
     }
 
-    /// A condition of the unit's whole state, which includes every lesser one that was pending (SAM-5 §5.14.5).
+    /// A condition of the unit's whole state, which includes every lesser one that was pending (SAM-5 §5.14).
     const fn is_reset(self) -> bool {
         match self {
             Self::PowerOn | Self::Reset | Self::LogicalUnitReset | Self::NexusLoss => true,

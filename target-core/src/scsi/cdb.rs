@@ -20,7 +20,7 @@ pub(crate) struct LbaRange {
 
 impl LbaRange {
     /// Whether all of it lies on a medium of `capacity` blocks. An empty run may start right behind the last block
-    /// (SBC-4 §4.5: a transfer of no blocks is no error there; behind that it is).
+    /// (SBC-4: a transfer of no blocks is no error there; behind that it is).
     pub(crate) fn fits(self, capacity: u64) -> bool {
         self.lba
             .checked_add(self.blocks)
@@ -49,7 +49,7 @@ impl<'a> Cdb<'a> {
         self.u8_at(0)
     }
 
-    /// SERVICE ACTION, at the place that the opcode's CDB format gives it (SPC-4 §4.3.4.1).
+    /// SERVICE ACTION, at the place that the opcode's CDB format gives it (SPC-4 §4.3).
     pub(crate) fn service_action(self) -> u16 {
         match self.opcode() {
             VARIABLE_LENGTH => self.u16_at(8),
@@ -113,7 +113,7 @@ impl<'a> Cdb<'a> {
     }
 }
 
-/// Six-byte group: 21 bits of LBA, and a length whose zero means 256 blocks (SBC-4 §5.15, READ (6)).
+/// Six-byte group: 21 bits of LBA, and a length whose zero means 256 blocks (READ (6), WRITE (6)).
 pub(crate) fn lba_range_6(cdb: Cdb<'_>, _capacity: u64) -> LbaRange {
     let blocks = match cdb.u8_at(4) {
         0 => 256,

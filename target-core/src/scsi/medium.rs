@@ -1,5 +1,5 @@
-//! The medium of a removable unit: loaded or ejected, and which nexuses prevent its removal (SPC-4 §6.16,
-//! SBC-4 §4.7). A pure value; a unit that is not removable always has its medium.
+//! The medium of a removable unit: loaded or ejected, and which nexuses prevent its removal (PREVENT ALLOW MEDIUM
+//! REMOVAL, START STOP UNIT). A pure value; a unit that is not removable always has its medium.
 
 use std::collections::HashSet;
 

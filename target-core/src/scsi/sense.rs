@@ -2,7 +2,7 @@
 
 use backstores::{StoreError, StoreErrorKind, StoreOp};
 
-/// Sense key (SPC-4 table 45).
+/// Sense key (SPC-4 §4.5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names are SPC-4's")]
@@ -185,7 +185,7 @@ impl Sense {
     pub const DATA_PHASE_ERROR: Self = Self::new(SenseKey::AbortedCommand, 0x4b, 0x00);
 }
 
-/// The codes of commands, by key and code, named as SPC-4 annex F prints them.
+/// The codes of commands, by key and code, named as SPC-4 lists them.
 #[expect(missing_docs, reason = "the names are SPC-4's")]
 impl Sense {
     pub const NO_SENSE: Self = Self::new(SenseKey::NoSense, 0x00, 0x00);

@@ -90,7 +90,7 @@ pub(crate) enum Access {
     Exclusive,
 }
 
-/// Columns of the tables "commands allowed in the presence of reservations" (SPC-4 §5.9.3, SBC-4 §4.13).
+/// Columns of the tables "commands allowed in the presence of reservations" (SPC-4, SBC-4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReservationClass {
     /// Runs whatever is reserved.

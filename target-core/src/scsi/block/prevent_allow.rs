@@ -1,4 +1,4 @@
-//! PREVENT ALLOW MEDIUM REMOVAL (SPC-4 §6.16). Units that are not removable do not have it.
+//! PREVENT ALLOW MEDIUM REMOVAL (SBC-4). Units that are not removable do not have it.
 
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;

@@ -1,4 +1,4 @@
-//! READ (6), (10), (12) and (16) (SBC-4 §5.15 to §5.18).
+//! READ (6), (10), (12) and (16) (SBC-4).
 //!
 //! DPO is allowed and changes nothing. FUA makes the medium hold what the cache holds first, then reads: what is
 //! returned would survive a power cut.

@@ -1,4 +1,4 @@
-//! START STOP UNIT (SBC-4 §5.31): loads and ejects a removable medium; on any unit a stop flushes.
+//! START STOP UNIT (SBC-4): loads and ejects a removable medium; on any unit a stop flushes.
 //!
 //! There is nothing to spin up or down: START alone changes nothing, and neither does a power condition, which every
 //! state of a disk without moving parts satisfies.

@@ -1,4 +1,4 @@
-//! SYNCHRONIZE CACHE (10) and (16) (SBC-4 §5.33, §5.34): what was written before is on the medium.
+//! SYNCHRONIZE CACHE (10) and (16) (SBC-4): what was written before is on the medium.
 //!
 //! The whole cache is flushed, whatever range was named, and there is no other cache that SYNC_NV could mean. IMMED
 //! allows an early answer; the answer is given when the flush is done all the same, so that a failure is told to the one

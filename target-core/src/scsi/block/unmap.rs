@@ -1,4 +1,4 @@
-//! UNMAP (SBC-4 §5.35): gives the space of runs of blocks back. They read as zeroes afterwards.
+//! UNMAP (SBC-4): gives the space of runs of blocks back. They read as zeroes afterwards.
 
 use crate::scsi::cdb::{Cdb, LbaRange};
 use crate::scsi::engine::CommandContext;
@@ -62,7 +62,7 @@ fn parse(list: &[u8], capacity: u64) -> Result<Vec<LbaRange>, Failure> {
     if cut_short || descriptors_len + HEADER_LEN > data_len + 2 {
         return Err(Sense::PARAMETER_LIST_LENGTH_ERROR.into());
     }
-    // A last descriptor that is not complete is ignored (SBC-4 §5.35.2).
+    // A last descriptor that is not complete is ignored (SBC-4, parameter list of UNMAP).
     let descriptors = list[HEADER_LEN..HEADER_LEN + descriptors_len].chunks_exact(DESCRIPTOR_LEN);
     if descriptors.len() > MAXIMUM_UNMAP_DESCRIPTORS as usize {
         return Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST

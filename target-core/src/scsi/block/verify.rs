@@ -1,4 +1,4 @@
-//! VERIFY (10), (12) and (16) (SBC-4 §5.36 to §5.38): reads the blocks, and with BYTCHK compares them with Data-Out.
+//! VERIFY (10), (12) and (16) (SBC-4): reads the blocks, and with BYTCHK compares them with Data-Out.
 
 use super::chunks::chunks;
 use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10, lba_range_12, lba_range_16};

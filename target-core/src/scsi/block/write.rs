@@ -1,4 +1,4 @@
-//! WRITE (6), (10), (12) and (16) (SBC-4 §5.40 to §5.43).
+//! WRITE (6), (10), (12) and (16) (SBC-4).
 //!
 //! An initiator may send less than the CDB calls for (RFC 7143 §11.4.5.2): then the whole blocks that came are
 //! written, and the residual tells the rest.

@@ -1,4 +1,4 @@
-//! WRITE SAME (10) and (16) (SBC-4 §5.48, §5.49): one block of data, written over a whole run; with UNMAP, zeroes that
+//! WRITE SAME (10) and (16) (SBC-4): one block of data, written over a whole run; with UNMAP, zeroes that
 //! need no space.
 
 use backstores::{CHUNK, Durability};
@@ -83,7 +83,7 @@ pub(crate) async fn run(
     let durability = unit.durability(false);
     match pattern {
         None => zero(context, range, block, unmap, durability, data).await,
-        // Blocks that would not read as zeroes cannot be unmapped: they are written (SBC-4 §4.7.3.4.4).
+        // Blocks that would not read as zeroes cannot be unmapped: they are written (SBC-4 §4.7).
         Some(pattern) => repeat(context, range, &pattern, durability, data).await,
     }
 }

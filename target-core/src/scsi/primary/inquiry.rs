@@ -79,7 +79,7 @@ fn standard_without_unit() -> Vec<u8> {
     reply
 }
 
-/// ASCII text, left-aligned and padded with spaces (SPC-4 §4.3.1). Text that is too long is cut.
+/// ASCII text, left-aligned and padded with spaces (SPC-4 §4.4.1). Text that is too long is cut.
 fn pad(field: &mut [u8], text: &str) {
     field.fill(b' ');
     field
@@ -99,7 +99,7 @@ const RESPONSE_FORMAT: u8 = 2;
 /// The unit has a task set that takes more than one command.
 const CMDQUE: u8 = 0x02;
 
-/// SAM-5, iSCSI, SPC-4, SBC-3, each without a claim to a certain revision (SPC-4 table 144).
+/// SAM-5, iSCSI, SPC-4, SBC-3, each without a claim to a certain revision (SPC-4 §6.6).
 const VERSION_DESCRIPTORS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];
 
 #[cfg(test)]

@@ -218,12 +218,14 @@ async fn prevention_ends_with_its_nexus_and_with_a_reset() {
         (0x53, 0x02),
         "the other nexus still prevents"
     );
+    let allow = [0x1e, 0, 0, 0, 0, 0];
+    for cdb in [&allow, &eject, &load, &prevent] {
+        assert_eq!(status(&command(cdb).run(&device, &two).await.0), Status::Good);
+    }
     device.manage(&two, Function::LogicalUnitReset, Lun::ZERO);
     let told = sense(&command(&eject).run(&device, &two).await.0);
     assert_eq!(told.code, (0x29, 0x03));
-    for cdb in [&eject, &load] {
-        assert_eq!(status(&command(cdb).run(&device, &two).await.0), Status::Good);
-    }
+    assert_eq!(status(&command(&eject).run(&device, &two).await.0), Status::Good);
 }
 
 #[tokio::test]

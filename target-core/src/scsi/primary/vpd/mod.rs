@@ -51,7 +51,7 @@ fn serial_number(subject: &Subject<'_>) -> Vec<u8> {
 
 type Body = fn(&Subject<'_>) -> Vec<u8>;
 
-/// All pages, ascending as page 00h must list them (SPC-4 §7.8.17).
+/// All pages, ascending as page 00h must list them (SPC-4 §7.8).
 const PAGES: &[(u8, Body)] = &[
     (0x00, supported_pages),
     (0x80, serial_number),

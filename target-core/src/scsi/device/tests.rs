@@ -1,0 +1,190 @@
+//! Nexuses, the LUN map and task management, by what an initiator is told.
+
+use super::*;
+use crate::scsi::testing::{Command, connection, device, nexus, sense, status, unit};
+use crate::scsi::{Outcome, Status};
+use crate::transfer::TaskEvent;
+
+/// TEST UNIT READY: the code it is told, or `None` when all is well.
+async fn told(device: &Arc<TargetDevice>, nexus: &Arc<NexusId>, lun: u16) -> Option<(u8, u8)> {
+    let (outcome, _) = Command::new(lun, &[0x00]).run(device, nexus).await;
+    match outcome {
+        Outcome::Status {
+            status: Status::Good, ..
+        } => None,
+        _ => Some(sense(&outcome).code),
+    }
+}
+
+/// A device with two units, on which two nexuses have been told all there was.
+async fn settled() -> (Arc<TargetDevice>, Arc<NexusId>, Arc<NexusId>) {
+    let device = device(&[unit(64), unit(64)]);
+    let (one, two) = (nexus(1), nexus(2));
+    for nexus in [&one, &two] {
+        device.attach(nexus);
+        for lun in [0, 1] {
+            assert_eq!(told(&device, nexus, lun).await, Some((0x29, 0x00)));
+        }
+    }
+    (device, one, two)
+}
+
+/// A write that waits for its Data-Out, and the other end of its transfer.
+fn pending_write(
+    device: &Arc<TargetDevice>,
+    nexus: &Arc<NexusId>,
+) -> (
+    impl Future<Output = ()> + use<>,
+    crate::scsi::testing::Connection,
+    crate::transfer::AbortSignal,
+) {
+    let (setup, connection) = connection(0, 512, vec![0; 512], 0);
+    let abort = setup.abort.clone();
+    let task = ScsiTask {
+        lun: Lun::ZERO,
+        cdb: Bytes::from_static(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]),
+        attribute: TaskAttribute::Simple,
+        priority: 0,
+        tag: 1,
+    };
+    (
+        device.execute(nexus, task, Transfer::new(setup)),
+        connection,
+        abort,
+    )
+}
+
+#[tokio::test]
+async fn a_new_nexus_is_told_once_on_every_unit() {
+    let (device, one, two) = settled().await;
+    for (nexus, lun) in [(&one, 0), (&one, 1), (&two, 0), (&two, 1)] {
+        assert_eq!(told(&device, nexus, lun).await, None);
+    }
+}
+
+#[tokio::test]
+async fn inquiry_runs_past_an_attention_and_leaves_it() {
+    let device = device(&[unit(64)]);
+    let one = nexus(1);
+    device.attach(&one);
+    let (outcome, _) = Command::new(0, &[0x12, 0, 0, 0, 36, 0])
+        .expecting(36)
+        .run(&device, &one)
+        .await;
+    assert_eq!(status(&outcome), Status::Good);
+    assert_eq!(told(&device, &one, 0).await, Some((0x29, 0x00)));
+}
+
+#[tokio::test]
+async fn a_changed_map_is_told_until_it_was_read() {
+    let (device, one, two) = settled().await;
+    assert!(device.map(2, unit(64)));
+    assert!(!device.map(2, unit(64)));
+    assert!(!device.map(0x4000, unit(64)));
+    assert_eq!(told(&device, &one, 0).await, Some((0x3f, 0x0e)));
+    let report_luns = [0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+    let (outcome, luns) = Command::new(1, &report_luns)
+        .expecting(256)
+        .run(&device, &two)
+        .await;
+    assert_eq!((status(&outcome), luns.len()), (Status::Good, 32));
+    assert_eq!(told(&device, &two, 0).await, None);
+    assert_eq!(told(&device, &two, 1).await, None);
+    assert_eq!(told(&device, &two, 2).await, Some((0x29, 0x00)));
+}
+
+#[tokio::test]
+async fn an_unmapped_unit_is_gone_and_its_tasks_with_it() {
+    let (device, one, _) = settled().await;
+    let (_write, _connection, abort) = pending_write(&device, &one);
+    assert!(device.unmap(0).is_some());
+    assert!(abort.is_fired());
+    assert_eq!(told(&device, &one, 0).await, Some((0x25, 0x00)));
+    assert_eq!(told(&device, &one, 1).await, Some((0x3f, 0x0e)));
+    assert!(device.unmap(0).is_none());
+}
+
+#[tokio::test]
+async fn a_task_that_was_handed_over_can_be_aborted_before_it_is_polled() {
+    let (device, one, two) = settled().await;
+    let (write, connection, abort) = pending_write(&device, &one);
+    assert_eq!(
+        device.manage(&two, Function::AbortTaskSet, Lun::ZERO),
+        TmfResponse::Complete
+    );
+    assert!(!abort.is_fired(), "the tasks of another nexus");
+    assert_eq!(
+        device.manage(&one, Function::AbortTaskSet, Lun::ZERO),
+        TmfResponse::Complete
+    );
+    let ((), ended) = tokio::join!(write, connection.serve());
+    assert_eq!(ended.0, Outcome::Aborted);
+    assert_eq!(told(&device, &one, 0).await, None);
+}
+
+#[tokio::test]
+async fn a_cleared_task_set_is_told_to_those_who_lost_tasks() {
+    let (device, one, two) = settled().await;
+    let (_write, _connection, abort) = pending_write(&device, &one);
+    let (_own, _own_connection, own_abort) = pending_write(&device, &two);
+    device.manage(&two, Function::ClearTaskSet, Lun::ZERO);
+    assert!(abort.is_fired() && own_abort.is_fired());
+    assert_eq!(told(&device, &one, 0).await, Some((0x2f, 0x00)));
+    assert_eq!(told(&device, &two, 0).await, None);
+}
+
+#[tokio::test]
+async fn a_reset_is_told_to_every_nexus_of_the_unit() {
+    let (device, one, two) = settled().await;
+    let (_write, _connection, abort) = pending_write(&device, &two);
+    device.manage(&one, Function::LogicalUnitReset, Lun::ZERO);
+    assert!(abort.is_fired());
+    for nexus in [&one, &two] {
+        assert_eq!(told(&device, nexus, 0).await, Some((0x29, 0x03)));
+        assert_eq!(told(&device, nexus, 1).await, None);
+    }
+    device.manage(&one, Function::TargetWarmReset, Lun::ZERO);
+    assert_eq!(told(&device, &two, 1).await, Some((0x29, 0x00)));
+}
+
+#[tokio::test]
+async fn functions_that_cannot_be_done_say_so() {
+    let (device, one, _) = settled().await;
+    let absent = Lun::from_number(9).unwrap();
+    assert_eq!(
+        device.manage(&one, Function::LogicalUnitReset, absent),
+        TmfResponse::LunDoesNotExist
+    );
+    assert_eq!(
+        device.manage(&one, Function::ClearAca, Lun::ZERO),
+        TmfResponse::NotSupported
+    );
+}
+
+#[tokio::test]
+async fn a_lost_nexus_loses_its_tasks_and_nothing_else() {
+    let (device, one, two) = settled().await;
+    let (_write, _connection, abort) = pending_write(&device, &one);
+    let (_other, _other_connection, other_abort) = pending_write(&device, &two);
+    device.detach(&one);
+    assert!(abort.is_fired() && !other_abort.is_fired());
+    assert_eq!(told(&device, &two, 0).await, None);
+}
+
+#[tokio::test]
+async fn a_late_detach_does_not_touch_the_session_that_took_over() {
+    let (device, old, _) = settled().await;
+    let young = nexus(1);
+    device.attach(&young);
+    let (mut write, mut connection, abort) = {
+        assert_eq!(told(&device, &young, 0).await, Some((0x29, 0x00)));
+        let (write, connection, abort) = pending_write(&device, &young);
+        (Box::pin(write), connection, abort)
+    };
+    device.detach(&old);
+    assert!(!abort.is_fired());
+    tokio::select! {
+        () = &mut write => panic!("it waits for data"),
+        event = connection.event() => assert!(matches!(event, Some(TaskEvent::Get { .. }))),
+    }
+}
