@@ -19,12 +19,15 @@ step() {
   tell "step $title"
   echo "--- $title"
   rm -f /run/cause
+  watch "$title" &
+  local watcher=$!
   (
     set -eEu -o pipefail
     trap 'note_cause "$BASH_COMMAND (line $LINENO)"' ERR
     "$@"
   )
   local status=$?
+  kill $watcher 2>/dev/null
   if [ $status = 0 ]; then
     tell "pass $title"
   else
@@ -34,11 +37,22 @@ step() {
   fi
 }
 
+# A step that hangs, most likely in the kernel where it cannot be ended, is given up with all that the kernel knows.
+watch() {
+  sleep $SECONDS_PER_STEP
+  echo w >/proc/sysrq-trigger
+  grep . /sys/block/sd*/inflight
+  show_logs
+  tell "fail $1: no end within $SECONDS_PER_STEP s"
+  tell 'end 1'
+}
+SECONDS_PER_STEP=540
+
 show_logs() {
   echo '--- the last of iscsid'
   [ ! -e /run/iscsid.log ] || grep -avE ' in |nlpayload|thread' /run/iscsid.log | tail -n 25
   echo '--- the last of the kernel'
-  dmesg | tail -n 25
+  dmesg | tail -n 80
 }
 
 # The first cause counts: those after it are the callers of the command that failed.
