@@ -33,12 +33,15 @@ pub enum StoreErrorKind {
     ReadOnly,
     /// The range is outside the store (it shrank).
     OutOfRange,
+    /// The store does not have this operation.
+    NotSupported,
 }
 
 /// Operations of [`BlockStore`](crate::BlockStore).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[expect(missing_docs, reason = "each is the method of that name")]
 pub enum StoreOp {
+    CryptoErase,
     Flush,
     Read,
     Unmap,
@@ -54,6 +57,7 @@ impl std::fmt::Display for StoreErrorKind {
             Self::Offline => "the store cannot be reached",
             Self::ReadOnly => "the store is read-only",
             Self::OutOfRange => "outside the store",
+            Self::NotSupported => "the store does not have this operation",
         })
     }
 }
@@ -61,6 +65,7 @@ impl std::fmt::Display for StoreErrorKind {
 impl std::fmt::Display for StoreOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Self::CryptoErase => "cryptographic erase",
             Self::Flush => "flush",
             Self::Read => "read",
             Self::Unmap => "unmap",
@@ -103,7 +108,7 @@ pub(crate) fn check_range(geometry: &Geometry, op: StoreOp, at: u64, len: u64) -
     };
     match op {
         StoreOp::Flush | StoreOp::Read => {}
-        StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes => {
+        StoreOp::CryptoErase | StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes => {
             if geometry.read_only {
                 return refuse(StoreErrorKind::ReadOnly);
             }

@@ -99,6 +99,7 @@ fn without_medium(name: &Path, size: u64, options: StoreOptions) -> Result<Geome
         volatile_cache: true,
         read_only: options.read_only,
         rotational: false,
+        crypto_erase: false,
     })
 }
 

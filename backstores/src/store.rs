@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 
-use crate::{IoBuf, StoreError};
+use crate::{IoBuf, StoreError, StoreErrorKind, StoreOp};
 
 /// A run of blocks. Offsets are bytes, multiples of the logical block size, and inside the store: the caller has
 /// checked them against [`Geometry`]. A buffer handed in is owned by the operation until it completes; an operation
@@ -29,6 +29,17 @@ pub trait BlockStore: fmt::Debug + Send + Sync {
 
     /// Makes a range read as zeroes, keeping its space allocated where the store can tell the difference.
     async fn write_zeroes(&self, range: Range<u64>, durability: Durability) -> Result<(), StoreError>;
+
+    /// Replaces the key that everything on the medium is encrypted with, durably: nothing written before can be read
+    /// again, by anybody. [`StoreErrorKind::NotSupported`] unless [`Geometry::crypto_erase`].
+    async fn crypto_erase(&self) -> Result<(), StoreError> {
+        Err(StoreError {
+            kind: StoreErrorKind::NotSupported,
+            op: StoreOp::CryptoErase,
+            at: 0,
+            source: None,
+        })
+    }
 }
 
 /// Whether a write may rest in a volatile cache (a later [`BlockStore::flush`] is its promise) or must be on the
@@ -60,4 +71,6 @@ pub struct Geometry {
     pub read_only: bool,
     /// The medium turns (seeks cost).
     pub rotational: bool,
+    /// [`BlockStore::crypto_erase`] exists here.
+    pub crypto_erase: bool,
 }

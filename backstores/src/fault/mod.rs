@@ -271,10 +271,11 @@ impl FaultStore {
 
 #[async_trait]
 impl BlockStore for FaultStore {
-    /// The wrapped store's, with a volatile cache.
+    /// The wrapped store's, with a volatile cache and without an erase that would have to reach into it.
     fn geometry(&self) -> Geometry {
         Geometry {
             volatile_cache: true,
+            crypto_erase: false,
             ..self.inner.geometry()
         }
     }

@@ -106,12 +106,18 @@ impl Sense {
             (StoreErrorKind::Medium, StoreOp::Read) => Self::UNRECOVERED_READ_ERROR,
             (
                 StoreErrorKind::Medium,
-                StoreOp::Flush | StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes,
+                StoreOp::CryptoErase
+                | StoreOp::Flush
+                | StoreOp::Unmap
+                | StoreOp::Write
+                | StoreOp::WriteZeroes,
             ) => Self::WRITE_ERROR,
             (StoreErrorKind::NoSpace, _) => Self::SPACE_ALLOCATION_FAILED_WRITE_PROTECT,
             (StoreErrorKind::Offline, _) => Self::LOGICAL_UNIT_NOT_READY,
             (StoreErrorKind::ReadOnly, _) => Self::WRITE_PROTECTED,
             (StoreErrorKind::OutOfRange, _) => Self::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE,
+            // Nobody asks for what the geometry does not offer.
+            (StoreErrorKind::NotSupported, _) => Self::INTERNAL_TARGET_FAILURE,
         }
     }
 
@@ -289,13 +295,15 @@ mod tests {
 
     #[test]
     fn every_store_error_has_the_sense_of_its_cause() {
-        use StoreErrorKind::{Medium, NoSpace, Offline, OutOfRange, ReadOnly};
-        const CASES: [(StoreErrorKind, StoreOp, u8, u8, u8); 9] = [
+        use StoreErrorKind::{Medium, NoSpace, NotSupported, Offline, OutOfRange, ReadOnly};
+        const CASES: [(StoreErrorKind, StoreOp, u8, u8, u8); 11] = [
             (Medium, StoreOp::Read, 0x3, 0x11, 0x00),
             (Medium, StoreOp::Write, 0x3, 0x0c, 0x00),
             (Medium, StoreOp::Flush, 0x3, 0x0c, 0x00),
             (Medium, StoreOp::Unmap, 0x3, 0x0c, 0x00),
             (Medium, StoreOp::WriteZeroes, 0x3, 0x0c, 0x00),
+            (Medium, StoreOp::CryptoErase, 0x3, 0x0c, 0x00),
+            (NotSupported, StoreOp::CryptoErase, 0x4, 0x44, 0x00),
             (NoSpace, StoreOp::Write, 0x7, 0x27, 0x07),
             (Offline, StoreOp::Read, 0x2, 0x04, 0x00),
             (OutOfRange, StoreOp::Read, 0x5, 0x21, 0x00),

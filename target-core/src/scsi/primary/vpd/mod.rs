@@ -93,6 +93,7 @@ pub(crate) mod tests {
             volatile_cache: true,
             read_only: false,
             rotational: false,
+            crypto_erase: false,
         }
     }
 
