@@ -13,6 +13,8 @@ use crate::size::parse_size;
 pub(crate) struct Export {
     pub(crate) source: StoreSource,
     pub(crate) options: StoreOptions,
+    /// The file with the key that everything on the store is encrypted with.
+    pub(crate) encrypt: Option<PathBuf>,
     /// Offer thin provisioning where the store can give space back.
     pub(crate) thin: bool,
     pub(crate) removable: bool,
@@ -23,8 +25,8 @@ pub(crate) struct Export {
 
 /// The syntax in one line, for messages and help.
 pub(crate) const SYNTAX: &str = "memory:SIZE, file:PATH, block:/dev/X or null:SIZE, then options after commas: \
-     size=10G, ro, block-size=512|4096, physical-block-size=N, cache=writeback|writethrough, direct, serial=TEXT, \
-     thin=off, removable, lun=N";
+     size=10G, ro, block-size=512|4096, physical-block-size=N, cache=writeback|writethrough, direct, encrypt=KEYFILE, \
+     serial=TEXT, thin=off, removable, lun=N";
 
 impl Export {
     /// Reads a specification. The message of an error names the part that is wrong and what would be right.
@@ -54,6 +56,7 @@ fn parse(spec: &str) -> Result<Export, String> {
     let mut export = Export {
         source: source(kind, what)?,
         options: StoreOptions::default(),
+        encrypt: None,
         thin: true,
         removable: false,
         serial: None,
@@ -133,6 +136,8 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
         ("cache", Some("writeback")) => export.options.cache = CacheMode::WriteBack,
         ("cache", Some("writethrough")) => export.options.cache = CacheMode::WriteThrough,
         ("cache", _) => return Err("cache is writeback or writethrough".into()),
+        ("encrypt", Some("")) => return Err("encrypt= needs the path of a key file".into()),
+        ("encrypt", Some(path)) => export.encrypt = Some(path.into()),
         ("serial", Some(text)) => {
             if text.is_empty() || text.len() > 36 || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
                 return Err(format!(
@@ -164,7 +169,7 @@ mod tests {
     #[test]
     fn every_option_is_understood() {
         let spec = "file:/srv/a.img,size=10G,ro,block-size=4096,physical-block-size=8192,cache=writethrough,direct,\
-                    serial=A1,thin=off,removable,lun=7";
+                    encrypt=/srv/key,serial=A1,thin=off,removable,lun=7";
         let export = Export::parse(spec).unwrap();
         assert_eq!(
             export.source,
@@ -188,6 +193,7 @@ mod tests {
             (false, true, Some(7))
         );
         assert_eq!(export.serial.as_deref(), Some("A1"));
+        assert_eq!(export.encrypt, Some("/srv/key".into()));
     }
 
     #[test]
@@ -206,6 +212,7 @@ mod tests {
             ("memory:1M,lun=16384", "a number from 0 to 16383"),
             ("memory:1M,lun=x", "lun=x: a number"),
             ("memory:1M,serial=", "serial="),
+            ("memory:1M,encrypt=", "the path of a key file"),
             ("memory:1M,ro=yes", "\"ro=yes\" is no option"),
             ("memory:1M,ro,ro", "given twice"),
             ("memory:1M,colour=blue", "\"colour=blue\" is no option"),

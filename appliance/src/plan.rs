@@ -54,7 +54,7 @@ pub(crate) fn from_exports(
     let mut opened = Opened::default();
     let stores = exports
         .iter()
-        .map(|export| opened.open(&export.source, export.options))
+        .map(|export| opened.open(&export.source, export.options, export.encrypt.as_deref()))
         .collect::<Result<Vec<_>, _>>()?;
     let mut mint = IdentityMint::new(installation()?, name.as_str());
     let device = TargetDevice::new(name.clone(), &[TPGT]);
@@ -98,7 +98,7 @@ pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> 
         let device = TargetDevice::new(name.clone(), &[TPGT]);
         for unit in &saved.units {
             let source = unit.source(base);
-            let store = opened.open(&source, unit.options())?;
+            let store = opened.open(&source, unit.options(), None)?;
             let config = unit_config(saved_identity(unit)?, unit.thin, unit.removable);
             if unit.lun > Lun::MAX_NUMBER
                 || !device.map(unit.lun, LogicalUnit::new(config, Arc::clone(&store)))
@@ -138,12 +138,16 @@ impl Opened {
         &mut self,
         source: &StoreSource,
         options: backstores::StoreOptions,
+        encrypt: Option<&Path>,
     ) -> Result<Arc<dyn BlockStore>, StartError> {
         let new_file = match source {
             StoreSource::File { path, .. } if !path.exists() => Some(path.clone()),
             _ => None,
         };
-        let store = backstores::open(source, options)?;
+        let store = match encrypt {
+            None => backstores::open(source, options)?,
+            Some(key_file) => backstores::open_encrypted(source, options, key_file)?,
+        };
         self.created.extend(new_file);
         Ok(store)
     }

@@ -5,6 +5,7 @@
 mod block;
 mod buf;
 mod disk_store;
+mod encrypt;
 mod engine;
 mod error;
 mod fault;
@@ -23,5 +24,5 @@ pub use engine::{DataThread, Engine, EngineChoice, EngineKind, probe};
 pub use error::{OpenError, StoreError, StoreErrorKind, StoreOp};
 pub use fault::{Fault, FaultStore, HeldOp, Matching};
 pub use pool::{BufPool, PoolStats};
-pub use spec::{CacheMode, StoreOptions, StoreSource, open};
+pub use spec::{CacheMode, StoreOptions, StoreSource, open, open_encrypted};
 pub use store::{BlockStore, Durability, Geometry};

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::encrypt::ReadKey;
 use crate::memory::{MemoryStore, PAGE_SIZE};
 use crate::null::NullStore;
 use crate::{BlockStore, Geometry, OpenError, block, file};
@@ -83,6 +84,21 @@ pub fn open(source: &StoreSource, options: StoreOptions) -> Result<Arc<dyn Block
             options,
         )?))),
     }
+}
+
+/// Opens a store on which everything lies encrypted with AES-256-XTS. `key_file` holds 64 bytes, or 128 hexadecimal
+/// digits, and belongs to this disk alone. [`BlockStore::crypto_erase`] replaces it, where it may be written. Blocking, as
+/// [`open`]. A wrong key is not noticed.
+///
+/// # Errors
+/// As [`open`], and whatever is wrong with the key.
+pub fn open_encrypted(
+    source: &StoreSource,
+    options: StoreOptions,
+    key_file: &Path,
+) -> Result<Arc<dyn BlockStore>, OpenError> {
+    let key = ReadKey::from_file(key_file, options.read_only)?;
+    Ok(Arc::new(key.over(open(source, options)?)))
 }
 
 /// Geometry of the stores that lose everything: whatever was acknowledged can be lost by a power cut.
