@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use backstores::{CacheMode, StoreOptions, StoreSource};
 use iscsi_proto::Lun;
+use target_core::scsi::DeviceType;
 
 use crate::error::StartError;
 use crate::size::parse_size;
@@ -11,6 +12,7 @@ use crate::size::parse_size;
 /// One disk to serve: where its bytes are, how they are kept, and what it looks like to initiators.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Export {
+    pub(crate) device_type: DeviceType,
     pub(crate) source: StoreSource,
     pub(crate) options: StoreOptions,
     /// The file with the key that everything on the store is encrypted with.
@@ -24,7 +26,7 @@ pub(crate) struct Export {
 }
 
 /// The syntax in one line, for messages and help.
-pub(crate) const SYNTAX: &str = "memory:SIZE, file:PATH, block:/dev/X or null:SIZE, then options after commas: \
+pub(crate) const SYNTAX: &str = "memory:SIZE, file:PATH, block:/dev/X, null:SIZE or cdrom:ISOFILE, then options after commas: \
      size=10G, ro, block-size=512|4096, physical-block-size=N, cache=writeback|writethrough, direct, encrypt=KEYFILE, \
      serial=TEXT, thin=off, removable, lun=N";
 
@@ -36,8 +38,11 @@ impl Export {
 }
 
 /// How a store is called in messages.
-pub(crate) fn describe(source: &StoreSource) -> String {
+pub(crate) fn describe(device_type: DeviceType, source: &StoreSource) -> String {
     match source {
+        StoreSource::File { path, .. } if device_type == DeviceType::Cdrom => {
+            format!("CD-ROM image {}", path.display())
+        }
         StoreSource::Memory { .. } => "memory".into(),
         StoreSource::File { path, .. } => format!("file {}", path.display()),
         StoreSource::Block { path } => format!("block device {}", path.display()),
@@ -53,12 +58,22 @@ fn parse(spec: &str) -> Result<Export, String> {
         Some((what, options)) => (what, options.split(',').collect()),
         None => (rest, Vec::new()),
     };
+    let is_cdrom = kind == "cdrom";
     let mut export = Export {
+        device_type: if is_cdrom {
+            DeviceType::Cdrom
+        } else {
+            DeviceType::Disk
+        },
         source: source(kind, what)?,
-        options: StoreOptions::default(),
+        options: StoreOptions {
+            read_only: is_cdrom,
+            block_size: is_cdrom.then_some(CDROM_BLOCK),
+            ..StoreOptions::default()
+        },
         encrypt: None,
         thin: true,
-        removable: false,
+        removable: is_cdrom,
         serial: None,
         lun: None,
     };
@@ -89,7 +104,7 @@ fn source(kind: &str, what: &str) -> Result<StoreSource, String> {
     match kind {
         "memory" => Ok(StoreSource::Memory { size: size()? }),
         "null" => Ok(StoreSource::Null { size: size()? }),
-        "file" => Ok(StoreSource::File {
+        "cdrom" | "file" => Ok(StoreSource::File {
             path: path()?,
             size: None,
         }),
@@ -105,6 +120,11 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
             .parse::<u32>()
             .map_err(|_| format!("{key}={value}: {wanted}"))
     };
+    if export.device_type == DeviceType::Cdrom && OF_DISKS.contains(&key) {
+        return Err(format!(
+            "{key} is for disks; a CD-ROM is removable, read-only and has blocks of 2048 bytes"
+        ));
+    }
     match (key, value) {
         ("size", Some(text)) => {
             let bytes = parse_size(text).filter(|bytes| *bytes > 0);
@@ -162,6 +182,22 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
     Ok(())
 }
 
+/// Options that make no sense for a disc, or say of it what is so.
+const OF_DISKS: [&str; 9] = [
+    "block-size",
+    "cache",
+    "direct",
+    "encrypt",
+    "physical-block-size",
+    "removable",
+    "ro",
+    "size",
+    "thin",
+];
+
+/// Blocks of CDs and DVDs.
+const CDROM_BLOCK: u32 = 2048;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +233,25 @@ mod tests {
     }
 
     #[test]
+    fn an_iso_file_is_a_removable_read_only_disc() {
+        let export = Export::parse("cdrom:/srv/a.iso,lun=3").unwrap();
+        let source = StoreSource::File {
+            path: "/srv/a.iso".into(),
+            size: None,
+        };
+        assert_eq!((export.device_type, &export.source), (DeviceType::Cdrom, &source));
+        assert_eq!(
+            (
+                export.removable,
+                export.options.read_only,
+                export.options.block_size
+            ),
+            (true, true, Some(2048))
+        );
+        assert_eq!(describe(export.device_type, &source), "CD-ROM image /srv/a.iso");
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (spec, part) in [
             ("disk.img", "not of the form"),
@@ -204,6 +259,9 @@ mod tests {
             ("memory:lots", "\"lots\" is no size"),
             ("memory:0", "\"0\" is no size"),
             ("file:", "the path is missing"),
+            ("cdrom:", "the path is missing"),
+            ("cdrom:a.iso,size=1M", "size is for disks"),
+            ("cdrom:a.iso,ro", "ro is for disks"),
             ("memory:1M,size=2M", "size= is for file: only"),
             ("memory:1M,direct", "direct is for file: and block: only"),
             ("memory:1M,block-size=520", "block-size=520: it is 512 or 4096"),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use backstores::{BlockStore, StoreSource};
 use iscsi_proto::{IscsiName, Lun, Tpgt};
 use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal, Target};
-use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
+use target_core::scsi::{DeviceType, LogicalUnit, TargetDevice, UnitConfig};
 
 use crate::error::StartError;
 use crate::export::{Export, describe};
@@ -67,6 +67,7 @@ pub(crate) fn from_exports(
                 naa: identity.naa,
                 serial,
             },
+            export.device_type,
             export.thin,
             export.removable,
         );
@@ -77,7 +78,7 @@ pub(crate) fn from_exports(
         units.push(PlannedUnit {
             target: name.clone(),
             lun,
-            what: describe(&export.source),
+            what: describe(export.device_type, &export.source),
             store,
         });
     }
@@ -99,7 +100,7 @@ pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> 
         for unit in &saved.units {
             let source = unit.source(base);
             let store = opened.open(&source, unit.options(), None)?;
-            let config = unit_config(saved_identity(unit)?, unit.thin, unit.removable);
+            let config = unit_config(saved_identity(unit)?, DeviceType::Disk, unit.thin, unit.removable);
             if unit.lun > Lun::MAX_NUMBER
                 || !device.map(unit.lun, LogicalUnit::new(config, Arc::clone(&store)))
             {
@@ -110,7 +111,7 @@ pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> 
                     "restore a state.json that is right",
                 ));
             }
-            let what = describe(&source);
+            let what = describe(DeviceType::Disk, &source);
             units.push(PlannedUnit {
                 target: name.clone(),
                 lun: unit.lun,
@@ -226,12 +227,17 @@ fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) ->
     }
 }
 
-fn unit_config(identity: UnitIdentity, thin: bool, removable: bool) -> UnitConfig {
+fn unit_config(identity: UnitIdentity, device_type: DeviceType, thin: bool, removable: bool) -> UnitConfig {
+    let product = match device_type {
+        DeviceType::Cdrom => "Virtual CD-ROM",
+        DeviceType::Disk => "Virtual disk",
+    };
     UnitConfig {
+        device_type,
         naa: identity.naa.to_vec(),
         serial: identity.serial,
         vendor: "LUNAPORT".into(),
-        product: "Virtual disk".into(),
+        product: product.into(),
         revision: REVISION.into(),
         thin,
         removable,

@@ -40,7 +40,7 @@ pub enum StoreSource {
 pub struct StoreOptions {
     /// Refuse writes.
     pub read_only: bool,
-    /// Logical block size, 512 or 4096; `None` takes the device's own, 512 elsewhere.
+    /// Logical block size, 512, 2048 (optical media) or 4096; `None` takes the device's own, 512 elsewhere.
     pub block_size: Option<u32>,
     /// Physical block size to report; `None` takes the device's or file system's.
     pub physical_block_size: Option<u32>,
@@ -143,7 +143,7 @@ impl Blocks {
             })
         };
         let physical = options.physical_block_size.unwrap_or(block_size);
-        if !matches!(block_size, 512 | 4096) {
+        if !matches!(block_size, 512 | 2048 | 4096) {
             return refuse(
                 format!("block size {block_size} is not offered"),
                 "use block-size=512 or 4096".into(),

@@ -57,7 +57,7 @@ pub enum Durability {
 pub struct Geometry {
     /// Size in bytes, a multiple of `block_size`.
     pub size: u64,
-    /// Logical block size in bytes: 512 or 4096.
+    /// Logical block size in bytes: 512, 2048 or 4096.
     pub block_size: u32,
     /// Physical block size in bytes, a power-of-two multiple of `block_size`.
     pub physical_block_size: u32,

@@ -229,7 +229,7 @@ fn find(cdb: Cdb<'_>, unit: Option<&LogicalUnit>) -> Result<&'static CommandSpec
         .unwrap_or_default()
         .iter()
         .take_while(|spec| spec.opcode == cdb.opcode())
-        .filter(|spec| unit.is_none_or(|unit| spec.offer.includes(unit)))
+        .filter(|spec| unit.is_none_or(|unit| spec.exists_on(unit)))
         .peekable();
     if candidates.peek().is_none() {
         return Err(Sense::INVALID_COMMAND_OPERATION_CODE.in_cdb(0, None).into());

@@ -12,9 +12,30 @@ use super::task_set::TaskSet;
 use super::{Failure, Sense, UnitAttention};
 use crate::nexus::NexusId;
 
+/// What kind of device a unit is (PERIPHERAL DEVICE TYPE, SPC-4 §6.6.2).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DeviceType {
+    /// A CD or DVD drive. Its store has blocks of 2048 bytes and is read-only.
+    Cdrom,
+    /// A disk.
+    Disk,
+}
+
+impl DeviceType {
+    /// PERIPHERAL DEVICE TYPE.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Cdrom => 0x05,
+            Self::Disk => 0x00,
+        }
+    }
+}
+
 /// Who a unit is and how it behaves; fixed while it lives.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnitConfig {
+    /// Which commands it has.
+    pub device_type: DeviceType,
     /// NAA identifier, 16 bytes of type 6 or 8 bytes of type 3 or 5 (SPC-4 §7.8.6.6).
     pub naa: Vec<u8>,
     /// Unit serial number, ASCII.
@@ -116,12 +137,16 @@ impl LogicalUnit {
         }
     }
 
-    /// 02/3A/00 unless a medium is loaded.
+    /// 02/3A/00 unless a medium is loaded; 02/3A/02 of a drive with a tray, which an eject opens.
     pub(crate) fn check_medium(&self) -> Result<(), Failure> {
-        if self.config.removable && !self.medium().is_loaded() {
-            return Err(Sense::MEDIUM_NOT_PRESENT.into());
+        if !self.config.removable || self.medium().is_loaded() {
+            return Ok(());
         }
-        Ok(())
+        Err(match self.config.device_type {
+            DeviceType::Cdrom => Sense::MEDIUM_NOT_PRESENT_TRAY_OPEN,
+            DeviceType::Disk => Sense::MEDIUM_NOT_PRESENT,
+        }
+        .into())
     }
 
     /// 07/27/00 unless the medium may be changed.
@@ -152,7 +177,7 @@ impl LogicalUnit {
     /// A nexus is gone: its tasks are aborted and what it held is released.
     pub(crate) fn detach(&self, nexus: &Arc<NexusId>) {
         self.tasks.abort(|owner| same(owner, nexus));
-        self.medium().allow(nexus);
+        self.medium().forget(nexus);
         self.attentions
             .change(|queues| queues.retain(|(known, _)| !same(known, nexus)));
     }

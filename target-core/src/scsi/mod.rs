@@ -7,6 +7,7 @@ mod device;
 mod engine;
 mod lu;
 mod medium;
+mod multimedia;
 mod primary;
 mod sense;
 mod status;
@@ -19,6 +20,6 @@ mod tests;
 
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute};
-pub use lu::{LogicalUnit, UnitConfig};
+pub use lu::{DeviceType, LogicalUnit, UnitConfig};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};

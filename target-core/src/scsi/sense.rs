@@ -199,6 +199,7 @@ impl Sense {
     pub const LOGICAL_UNIT_NOT_READY: Self = Self::new(SenseKey::NotReady, 0x04, 0x00);
     pub const INITIALIZING_COMMAND_REQUIRED: Self = Self::new(SenseKey::NotReady, 0x04, 0x02);
     pub const MEDIUM_NOT_PRESENT: Self = Self::new(SenseKey::NotReady, 0x3a, 0x00);
+    pub const MEDIUM_NOT_PRESENT_TRAY_OPEN: Self = Self::new(SenseKey::NotReady, 0x3a, 0x02);
 
     pub const WRITE_ERROR: Self = Self::new(SenseKey::MediumError, 0x0c, 0x00);
     pub const UNRECOVERED_READ_ERROR: Self = Self::new(SenseKey::MediumError, 0x11, 0x00);
@@ -213,9 +214,11 @@ impl Sense {
     pub const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x00);
     pub const PARAMETER_NOT_SUPPORTED: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x01);
     pub const PARAMETER_VALUE_INVALID: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x02);
+    pub const CANNOT_READ_MEDIUM_INCOMPATIBLE_FORMAT: Self = Self::new(SenseKey::IllegalRequest, 0x30, 0x02);
     pub const SAVING_PARAMETERS_NOT_SUPPORTED: Self = Self::new(SenseKey::IllegalRequest, 0x39, 0x00);
     pub const INVALID_MESSAGE_ERROR: Self = Self::new(SenseKey::IllegalRequest, 0x49, 0x00);
     pub const MEDIUM_REMOVAL_PREVENTED: Self = Self::new(SenseKey::IllegalRequest, 0x53, 0x02);
+    pub const ILLEGAL_MODE_FOR_THIS_TRACK: Self = Self::new(SenseKey::IllegalRequest, 0x64, 0x00);
 
     pub const NOT_READY_TO_READY_CHANGE: Self = Self::new(SenseKey::UnitAttention, 0x28, 0x00);
     pub const POWER_ON_OR_RESET_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x00);

@@ -7,13 +7,16 @@ use bytes::Bytes;
 use iscsi_proto::{Isid, Lun, Tpgt};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::{LogicalUnit, Outcome, ScsiTask, Sense, Status, TargetDevice, TaskAttribute, UnitConfig};
+use super::{
+    DeviceType, LogicalUnit, Outcome, ScsiTask, Sense, Status, TargetDevice, TaskAttribute, UnitConfig,
+};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
 
 /// A unit that answers to nothing special.
 pub(crate) fn config() -> UnitConfig {
     UnitConfig {
+        device_type: DeviceType::Disk,
         naa: vec![0x60, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
         serial: "0001".into(),
         vendor: "LUNAPORT".into(),

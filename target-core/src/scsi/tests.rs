@@ -1,6 +1,7 @@
 //! Commands through the whole engine, as an initiator sees them.
 
 mod aborts;
+mod cdrom;
 mod durability;
 mod order;
 mod transfers;

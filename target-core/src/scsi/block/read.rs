@@ -7,7 +7,7 @@ use super::chunks::chunks;
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_6, lba_range_10, lba_range_12, lba_range_16};
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, Devices, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const READ_6: CommandSpec = CommandSpec {
@@ -25,7 +25,10 @@ pub(crate) const READ_10: CommandSpec = CommandSpec {
     opcode: 0x28,
     name: "READ (10)",
     usage: &[0x28, DPO_FUA, 0xff, 0xff, 0xff, 0xff, GROUP, 0xff, 0xff, 0],
-    needs: Needs::read(lba_range_10),
+    needs: Needs {
+        devices: Devices::All,
+        ..Needs::read(lba_range_10)
+    },
     ..READ_6
 };
 
@@ -35,7 +38,10 @@ pub(crate) const READ_12: CommandSpec = CommandSpec {
     usage: &[
         0xa8, DPO_FUA, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
     ],
-    needs: Needs::read(lba_range_12),
+    needs: Needs {
+        devices: Devices::All,
+        ..Needs::read(lba_range_12)
+    },
     ..READ_6
 };
 

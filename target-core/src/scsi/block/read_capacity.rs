@@ -6,7 +6,7 @@ use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::primary::vpd::is_thin;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, Devices, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const READ_CAPACITY_10: CommandSpec = CommandSpec {
@@ -15,7 +15,10 @@ pub(crate) const READ_CAPACITY_10: CommandSpec = CommandSpec {
     name: "READ CAPACITY (10)",
     usage: &[0x25, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, PMI, 0],
     offer: Offer::Always,
-    needs: Needs::MEDIUM,
+    needs: Needs {
+        devices: Devices::All,
+        ..Needs::MEDIUM
+    },
     timeout_s: 10,
     operation: Operation::ReadCapacity10,
 };
@@ -27,6 +30,7 @@ pub(crate) const READ_CAPACITY_16: CommandSpec = CommandSpec {
     usage: &[
         0x9e, 0x10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, PMI, 0,
     ],
+    needs: Needs::MEDIUM,
     operation: Operation::ReadCapacity16,
     ..READ_CAPACITY_10
 };

@@ -4,7 +4,7 @@ use super::vpd::{self, Subject};
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Offer, Operation};
-use crate::scsi::{Failure, UnitConfig};
+use crate::scsi::{DeviceType, Failure, UnitConfig};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -53,6 +53,7 @@ pub(crate) async fn run(
 
 fn standard(config: &UnitConfig) -> Vec<u8> {
     let mut reply = vec![0; STANDARD_LEN];
+    reply[0] = config.device_type.code();
     reply[1] = if config.removable { RMB } else { 0 };
     reply[2] = VERSION_SPC_4;
     reply[3] = HISUP | RESPONSE_FORMAT;
@@ -61,7 +62,12 @@ fn standard(config: &UnitConfig) -> Vec<u8> {
     pad(&mut reply[8..16], &config.vendor);
     pad(&mut reply[16..32], &config.product);
     pad(&mut reply[32..36], &config.revision);
-    for (field, version) in reply[58..74].chunks_exact_mut(2).zip(VERSION_DESCRIPTORS) {
+    let command_set = match config.device_type {
+        DeviceType::Cdrom => VERSION_MMC_6,
+        DeviceType::Disk => VERSION_SBC_3,
+    };
+    let versions = VERSION_DESCRIPTORS.into_iter().chain([command_set]);
+    for (field, version) in reply[58..74].chunks_exact_mut(2).zip(versions) {
         field.copy_from_slice(&version.to_be_bytes());
     }
     reply
@@ -99,8 +105,10 @@ const RESPONSE_FORMAT: u8 = 2;
 /// The unit has a task set that takes more than one command.
 const CMDQUE: u8 = 0x02;
 
-/// SAM-5, iSCSI, SPC-4, SBC-3, each without a claim to a certain revision (SPC-4 §6.6).
-const VERSION_DESCRIPTORS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];
+/// SAM-5, iSCSI, SPC-4, each without a claim to a certain revision (SPC-4 §6.6).
+const VERSION_DESCRIPTORS: [u16; 3] = [0x00a0, 0x0960, 0x0460];
+const VERSION_SBC_3: u16 = 0x04c0;
+const VERSION_MMC_6: u16 = 0x04e0;
 
 #[cfg(test)]
 mod tests {
@@ -120,6 +128,12 @@ mod tests {
             ..config()
         };
         assert_eq!(standard(&removable)[1], 0x80);
+        let drive = UnitConfig {
+            device_type: DeviceType::Cdrom,
+            ..removable
+        };
+        assert_eq!(standard(&drive)[..2], [0x05, 0x80]);
+        assert_eq!(standard(&drive)[64..66], [0x04, 0xe0]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use backstores::Geometry;
 
+use crate::scsi::DeviceType;
+
 /// The mode parameters that an initiator can change. They are shared by all nexuses and never saved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ModeParameters {
@@ -46,16 +48,28 @@ pub(crate) enum ModePage {
     Control,
     /// Informational Exceptions Control (1Ch).
     InformationalExceptions,
+    /// CD/DVD Capabilities and Mechanical Status (2Ah, MMC-3 §6.3.11; obsolete, and asked for by everybody).
+    Capabilities,
 }
 
 impl ModePage {
-    /// All pages, ascending, as page code 3Fh returns them.
-    pub(crate) const ALL: [Self; 4] = [
-        Self::ErrorRecovery,
-        Self::Caching,
-        Self::Control,
-        Self::InformationalExceptions,
-    ];
+    /// All pages of a device, ascending, as page code 3Fh returns them.
+    pub(crate) const fn all(device_type: DeviceType) -> &'static [Self] {
+        match device_type {
+            DeviceType::Cdrom => &[
+                Self::ErrorRecovery,
+                Self::Control,
+                Self::InformationalExceptions,
+                Self::Capabilities,
+            ],
+            DeviceType::Disk => &[
+                Self::ErrorRecovery,
+                Self::Caching,
+                Self::Control,
+                Self::InformationalExceptions,
+            ],
+        }
+    }
 
     /// PAGE CODE. No page has subpages.
     pub(crate) const fn code(self) -> u8 {
@@ -64,6 +78,7 @@ impl ModePage {
             Self::Caching => 0x08,
             Self::Control => 0x0a,
             Self::InformationalExceptions => 0x1c,
+            Self::Capabilities => 0x2a,
         }
     }
 
@@ -72,6 +87,7 @@ impl ModePage {
         match self {
             Self::ErrorRecovery | Self::Control | Self::InformationalExceptions => 0x0a,
             Self::Caching => 0x12,
+            Self::Capabilities => 0x14,
         }
     }
 
@@ -83,7 +99,7 @@ impl ModePage {
         let parameters = match control {
             PageControl::Changeable => {
                 match self {
-                    Self::ErrorRecovery | Self::InformationalExceptions => {}
+                    Self::Capabilities | Self::ErrorRecovery | Self::InformationalExceptions => {}
                     // Without a volatile cache there is nothing to switch on or off.
                     Self::Caching => page[2] = if geometry.volatile_cache { WCE } else { 0 },
                     Self::Control => {
@@ -106,6 +122,7 @@ impl ModePage {
                 page[4] = when(SWP, parameters.software_write_protect);
             }
             Self::InformationalExceptions => page[2] = DEXCPT,
+            Self::Capabilities => capabilities(&mut page),
         }
         page
     }
@@ -113,7 +130,7 @@ impl ModePage {
     /// Takes the values of a page sent by MODE SELECT, whose bits have been found changeable.
     pub(crate) fn apply(self, page: &[u8], geometry: &Geometry, parameters: &mut ModeParameters) {
         match self {
-            Self::ErrorRecovery | Self::InformationalExceptions => {}
+            Self::Capabilities | Self::ErrorRecovery | Self::InformationalExceptions => {}
             Self::Caching if geometry.volatile_cache => parameters.write_cache = page[2] & WCE != 0,
             Self::Caching => {}
             Self::Control => {
@@ -122,6 +139,16 @@ impl ModePage {
             }
         }
     }
+}
+
+/// What the drive can do: read CDs and DVDs that were pressed, lock and eject.
+fn capabilities(page: &mut [u8]) {
+    page[2] = READS_CD_R | READS_CD_RW | READS_DVD_ROM;
+    page[6] = TRAY | EJECTS | LOCKS;
+    // Speeds in thousands of bytes a second: the highest, and the one that is set.
+    page[8..10].copy_from_slice(&SPEED.to_be_bytes());
+    page[12..14].copy_from_slice(&BUFFER_KIB.to_be_bytes());
+    page[14..16].copy_from_slice(&SPEED.to_be_bytes());
 }
 
 /// PAGE CODE that asks for all pages.
@@ -139,6 +166,18 @@ const UNRESTRICTED_REORDERING: u8 = 0x10;
 const SWP: u8 = 0x08;
 /// Informational Exceptions Control, byte 2: none are reported.
 const DEXCPT: u8 = 0x08;
+
+/// CD/DVD Capabilities, byte 2: what is read. Windows takes a drive without CD-R for a very old one.
+const READS_CD_R: u8 = 0x01;
+const READS_CD_RW: u8 = 0x02;
+const READS_DVD_ROM: u8 = 0x08;
+/// CD/DVD Capabilities, byte 6: LOADING MECHANISM TYPE, EJECT, LOCK.
+const TRAY: u8 = 1 << 5;
+const EJECTS: u8 = 0x08;
+const LOCKS: u8 = 0x01;
+/// 48 times the speed of audio, as drives say that are not asked to hurry.
+const SPEED: u16 = 48 * 176;
+const BUFFER_KIB: u16 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -200,7 +239,10 @@ mod tests {
 
     #[test]
     fn pages_say_their_length() {
-        for page in ModePage::ALL {
+        for page in [DeviceType::Cdrom, DeviceType::Disk]
+            .into_iter()
+            .flat_map(ModePage::all)
+        {
             let bytes = page.bytes(PageControl::Current, ModeParameters::default(), &geometry());
             assert_eq!(bytes.len(), usize::from(bytes[1]) + 2);
         }

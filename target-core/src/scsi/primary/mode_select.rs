@@ -54,7 +54,8 @@ pub(crate) async fn run(
     let list = data.get_parameters(len).await?;
     data.check()?;
     let before = unit.mode_parameters();
-    let after = parse(header, &list, before, &geometry)?;
+    let known = ModePage::all(unit.config().device_type);
+    let after = parse(header, known, &list, before, &geometry)?;
     if after != before {
         if before.write_cache && !after.write_cache {
             // What was acknowledged while the cache was on has to be as safe as what follows.
@@ -76,6 +77,7 @@ enum Header {
 /// The parameters as they are after a list.
 fn parse(
     header: Header,
+    known: &[ModePage],
     list: &[u8],
     before: ModeParameters,
     geometry: &Geometry,
@@ -109,7 +111,7 @@ fn parse(
     let mut after = before;
     let mut at = pages_at;
     while at < list.len() {
-        let page = parse_page(list, at, before, geometry)?;
+        let page = parse_page(known, list, at, before, geometry)?;
         let len = 2 + usize::from(page.length());
         page.apply(&list[at..at + len], geometry, &mut after);
         at += len;
@@ -141,13 +143,15 @@ fn check_descriptor(descriptor: &[u8], at: usize, long: bool, geometry: &Geometr
 
 /// The page at `at`: known, complete, and different from the current one only where it may be.
 fn parse_page(
+    known: &[ModePage],
     list: &[u8],
     at: usize,
     before: ModeParameters,
     geometry: &Geometry,
 ) -> Result<ModePage, Failure> {
-    let page = ModePage::ALL
-        .into_iter()
+    let page = known
+        .iter()
+        .copied()
         .find(|page| page.code() == list[at] & 0x7f)
         .ok_or_else(|| invalid_field(at))?;
     let sent_length = list.get(at + 1).ok_or(Sense::PARAMETER_LIST_LENGTH_ERROR)?;
@@ -190,8 +194,10 @@ const SP: u8 = 0x01;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scsi::DeviceType;
     use crate::scsi::primary::vpd::tests::geometry;
 
+    const DISK: &[ModePage] = ModePage::all(DeviceType::Disk);
     const CONTROL: [u8; 12] = [0x0a, 0x0a, 0x02, 0x10, 0, 0, 0, 0, 0, 0, 0, 0];
 
     fn six(descriptor: &[u8], pages: &[u8]) -> Vec<u8> {
@@ -206,7 +212,7 @@ mod tests {
     }
 
     fn parse_six(list: &[u8]) -> Result<ModeParameters, Failure> {
-        parse(Header::Six, list, ModeParameters::default(), &geometry())
+        parse(Header::Six, DISK, list, ModeParameters::default(), &geometry())
     }
 
     #[test]
@@ -248,7 +254,7 @@ mod tests {
         }
         let ten = [&[0, 0, 0, 0x10, 0, 0, 0, 0][..], &with(&CONTROL, 2, 0x06)].concat();
         assert!(
-            parse(Header::Ten, &ten, before, &geometry())
+            parse(Header::Ten, DISK, &ten, before, &geometry())
                 .unwrap()
                 .descriptor_sense
         );

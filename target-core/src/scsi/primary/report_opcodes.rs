@@ -40,7 +40,7 @@ pub(crate) async fn run(
     let supported: Vec<&CommandSpec> = COMMANDS
         .iter()
         .copied()
-        .filter(|command| command.offer.includes(unit))
+        .filter(|command| command.exists_on(unit))
         .collect();
     let (opcode, action) = (cdb.u8_at(3), cdb.u16_at(4));
     let reply = match cdb.u8_at(2) & OPTIONS {
