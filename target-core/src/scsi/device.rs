@@ -185,11 +185,10 @@ impl TargetDevice {
                 };
             }
             (Function::QueryAsyncEvent, Some(unit)) => {
-                return unit
-                    .pending_attention(nexus)
-                    .map_or(TmfResponse::Complete.into(), |(next, count)| {
-                        TmfOutcome::event(next, count)
-                    });
+                return match unit.pending_attention(nexus) {
+                    Some((next, count)) => TmfOutcome::event(next, count),
+                    None => TmfResponse::Complete.into(),
+                };
             }
             (Function::ITNexusReset, _) => {
                 for unit in self.units() {
