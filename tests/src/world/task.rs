@@ -252,7 +252,7 @@ impl Task {
             Some((0x06, ..)) => self.refused(scene),
             // Another content was found, and nothing written.
             Some((0x0e, ..)) if matches!(self.command.kind, Kind::CompareAndWrite { .. }) => {
-                self.refused(scene)
+                self.refused(scene);
             }
             // Not ready, medium error, hardware error, data protect, aborted command, miscompare.
             Some((0x02 | 0x03 | 0x04 | 0x07 | 0x0b | 0x0e, ..)) => self.aborted(scene),
