@@ -46,7 +46,6 @@ pub(crate) fn open(path: &Path, options: StoreOptions) -> Result<Arc<dyn BlockSt
         volatile_cache: limits.volatile && options.cache == CacheMode::WriteBack,
         read_only: options.read_only,
         rotational: limits.rotational,
-        crypto_erase: false,
     };
     Ok(Arc::new(DiskStore::new(
         Disk::new(file.into(), true),

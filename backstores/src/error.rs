@@ -41,7 +41,8 @@ pub enum StoreErrorKind {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[expect(missing_docs, reason = "each is the method of that name")]
 pub enum StoreOp {
-    CryptoErase,
+    EraseKey,
+    Extent,
     Flush,
     Read,
     Unmap,
@@ -54,10 +55,10 @@ impl std::fmt::Display for StoreErrorKind {
         f.write_str(match self {
             Self::Medium => "the medium failed",
             Self::NoSpace => "no space left",
+            Self::NotSupported => "not supported",
             Self::Offline => "the store cannot be reached",
             Self::ReadOnly => "the store is read-only",
             Self::OutOfRange => "outside the store",
-            Self::NotSupported => "the store does not have this operation",
         })
     }
 }
@@ -65,7 +66,8 @@ impl std::fmt::Display for StoreErrorKind {
 impl std::fmt::Display for StoreOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::CryptoErase => "cryptographic erase",
+            Self::EraseKey => "erase key",
+            Self::Extent => "extent",
             Self::Flush => "flush",
             Self::Read => "read",
             Self::Unmap => "unmap",
@@ -107,8 +109,8 @@ pub(crate) fn check_range(geometry: &Geometry, op: StoreOp, at: u64, len: u64) -
         })
     };
     match op {
-        StoreOp::Flush | StoreOp::Read => {}
-        StoreOp::CryptoErase | StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes => {
+        StoreOp::Extent | StoreOp::Flush | StoreOp::Read => {}
+        StoreOp::EraseKey | StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes => {
             if geometry.read_only {
                 return refuse(StoreErrorKind::ReadOnly);
             }

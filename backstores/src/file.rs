@@ -131,7 +131,6 @@ impl Opener<'_> {
             volatile_cache: self.options.cache == CacheMode::WriteBack,
             read_only: self.options.read_only,
             rotational: crate::sysfs::is_rotational(metadata.dev()),
-            crypto_erase: false,
         };
         let disk = Disk::new(file.into(), self.options.direct);
         Ok(Arc::new(DiskStore::new(disk, geometry, self.options.cache)))

@@ -87,7 +87,7 @@ pub fn open(source: &StoreSource, options: StoreOptions) -> Result<Arc<dyn Block
 }
 
 /// Opens a store on which everything lies encrypted with AES-256-XTS. `key_file` holds 64 bytes, or 128 hexadecimal
-/// digits, and belongs to this disk alone. [`BlockStore::crypto_erase`] replaces it, where it may be written. Blocking, as
+/// digits, and belongs to this disk alone. [`BlockStore::erase_key`] replaces it, where it may be written. Blocking, as
 /// [`open`]. A wrong key is not noticed.
 ///
 /// # Errors
@@ -115,7 +115,6 @@ fn without_medium(name: &Path, size: u64, options: StoreOptions) -> Result<Geome
         volatile_cache: true,
         read_only: options.read_only,
         rotational: false,
-        crypto_erase: false,
     })
 }
 

@@ -128,9 +128,9 @@ fn an_erase_leaves_nothing_that_any_key_can_read() {
     let place = Place::new();
     let old_key = std::fs::read(place.at("key")).unwrap();
     let store = place.open(&place.at("key"));
-    assert!(store.geometry().crypto_erase);
+    assert!(store.abilities().key_erase);
     run(store.write(0, filled(4096, b'A'), Durability::Stable)).unwrap();
-    run(store.crypto_erase()).unwrap();
+    run(store.erase_key()).unwrap();
     assert_ne!(std::fs::read(place.at("key")).unwrap(), old_key);
     let noise = run(read(&*store, 0, 4096));
     assert!(noise.iter().filter(|byte| **byte == b'A').count() < 100);
@@ -153,8 +153,8 @@ fn stores_without_a_key_of_their_own_cannot_be_erased() {
     };
     let reader = backstores::open_encrypted(&place.source_as_it_is(), read_only, &place.at("key")).unwrap();
     for store in [plain, reader] {
-        assert!(!store.geometry().crypto_erase);
-        let error = run(store.crypto_erase()).unwrap_err();
+        assert!(!store.abilities().key_erase);
+        let error = run(store.erase_key()).unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::NotSupported);
     }
 }

@@ -27,7 +27,10 @@ use tokio::sync::oneshot;
 use xts::{SECTOR, Xts};
 
 use crate::error::check_range;
-use crate::{BlockStore, Durability, Geometry, IoBuf, OpenError, StoreError, StoreErrorKind, StoreOp};
+use crate::{
+    Abilities, BlockStore, Durability, Extent, Geometry, IoBuf, OpenError, StoreError, StoreErrorKind,
+    StoreOp,
+};
 
 /// The store, once its key was read.
 pub(crate) struct EncryptedStore {
@@ -91,10 +94,22 @@ impl Keys {
 #[async_trait]
 impl BlockStore for EncryptedStore {
     fn geometry(&self) -> Geometry {
-        Geometry {
-            crypto_erase: self.can_erase,
-            ..self.inner.geometry()
+        self.inner.geometry()
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            key_erase: self.can_erase,
+            ..self.inner.abilities()
         }
+    }
+
+    async fn extent(&self, range: Range<u64>) -> Result<Extent, StoreError> {
+        self.inner.extent(range).await
+    }
+
+    async fn prefetch(&self, range: Range<u64>) -> bool {
+        self.inner.prefetch(range).await
     }
 
     async fn read(&self, at: u64, buf: IoBuf) -> Result<IoBuf, StoreError> {
@@ -130,11 +145,11 @@ impl BlockStore for EncryptedStore {
     }
 
     /// To be called when nothing else is under way: a write that is may be encrypted with the old key still.
-    async fn crypto_erase(&self) -> Result<(), StoreError> {
+    async fn erase_key(&self) -> Result<(), StoreError> {
         if !self.can_erase {
             return Err(StoreError {
                 kind: StoreErrorKind::NotSupported,
-                op: StoreOp::CryptoErase,
+                op: StoreOp::EraseKey,
                 at: 0,
                 source: None,
             });
@@ -143,7 +158,7 @@ impl BlockStore for EncryptedStore {
         let keys = Arc::clone(&self.keys);
         // A thread of its own, as it happens once in a disk's life, and ends with the disk's key whole whoever waits.
         let spawned = std::thread::Builder::new()
-            .name("crypto-erase".into())
+            .name("erase-key".into())
             .spawn(move || drop(sender.send(keys.replace())));
         let replaced = match spawned {
             Ok(_) => receiver
@@ -151,7 +166,7 @@ impl BlockStore for EncryptedStore {
                 .unwrap_or_else(|_| Err(io::Error::other("the thread that replaces the key has panicked"))),
             Err(error) => Err(error),
         };
-        replaced.map_err(|error| StoreError::from_io(StoreOp::CryptoErase, 0, error))
+        replaced.map_err(|error| StoreError::from_io(StoreOp::EraseKey, 0, error))
     }
 }
 

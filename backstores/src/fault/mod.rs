@@ -271,11 +271,10 @@ impl FaultStore {
 
 #[async_trait]
 impl BlockStore for FaultStore {
-    /// The wrapped store's, with a volatile cache and without an erase that would have to reach into it.
+    /// The wrapped store's, with a volatile cache.
     fn geometry(&self) -> Geometry {
         Geometry {
             volatile_cache: true,
-            crypto_erase: false,
             ..self.inner.geometry()
         }
     }

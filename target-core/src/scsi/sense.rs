@@ -103,21 +103,17 @@ impl Sense {
     #[must_use]
     pub const fn from_store(error: &StoreError) -> Self {
         match (error.kind, error.op) {
-            (StoreErrorKind::Medium, StoreOp::Read) => Self::UNRECOVERED_READ_ERROR,
+            (StoreErrorKind::Medium, StoreOp::Extent | StoreOp::Read) => Self::UNRECOVERED_READ_ERROR,
             (
                 StoreErrorKind::Medium,
-                StoreOp::CryptoErase
-                | StoreOp::Flush
-                | StoreOp::Unmap
-                | StoreOp::Write
-                | StoreOp::WriteZeroes,
+                StoreOp::EraseKey | StoreOp::Flush | StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes,
             ) => Self::WRITE_ERROR,
+            // Commands ask for the store's abilities before they use them.
+            (StoreErrorKind::NotSupported, _) => Self::INTERNAL_TARGET_FAILURE,
             (StoreErrorKind::NoSpace, _) => Self::SPACE_ALLOCATION_FAILED_WRITE_PROTECT,
             (StoreErrorKind::Offline, _) => Self::LOGICAL_UNIT_NOT_READY,
             (StoreErrorKind::ReadOnly, _) => Self::WRITE_PROTECTED,
             (StoreErrorKind::OutOfRange, _) => Self::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE,
-            // Nobody asks for what the geometry does not offer.
-            (StoreErrorKind::NotSupported, _) => Self::INTERNAL_TARGET_FAILURE,
         }
     }
 
@@ -198,11 +194,15 @@ impl Sense {
 
     pub const LOGICAL_UNIT_NOT_READY: Self = Self::new(SenseKey::NotReady, 0x04, 0x00);
     pub const INITIALIZING_COMMAND_REQUIRED: Self = Self::new(SenseKey::NotReady, 0x04, 0x02);
+    pub const FORMAT_IN_PROGRESS: Self = Self::new(SenseKey::NotReady, 0x04, 0x04);
+    pub const SANITIZE_IN_PROGRESS: Self = Self::new(SenseKey::NotReady, 0x04, 0x1b);
     pub const MEDIUM_NOT_PRESENT: Self = Self::new(SenseKey::NotReady, 0x3a, 0x00);
     pub const MEDIUM_NOT_PRESENT_TRAY_OPEN: Self = Self::new(SenseKey::NotReady, 0x3a, 0x02);
 
     pub const WRITE_ERROR: Self = Self::new(SenseKey::MediumError, 0x0c, 0x00);
     pub const UNRECOVERED_READ_ERROR: Self = Self::new(SenseKey::MediumError, 0x11, 0x00);
+    pub const FORMAT_COMMAND_FAILED: Self = Self::new(SenseKey::MediumError, 0x31, 0x01);
+    pub const SANITIZE_COMMAND_FAILED: Self = Self::new(SenseKey::MediumError, 0x31, 0x03);
 
     pub const INTERNAL_TARGET_FAILURE: Self = Self::new(SenseKey::HardwareError, 0x44, 0x00);
 
@@ -305,8 +305,8 @@ mod tests {
             (Medium, StoreOp::Flush, 0x3, 0x0c, 0x00),
             (Medium, StoreOp::Unmap, 0x3, 0x0c, 0x00),
             (Medium, StoreOp::WriteZeroes, 0x3, 0x0c, 0x00),
-            (Medium, StoreOp::CryptoErase, 0x3, 0x0c, 0x00),
-            (NotSupported, StoreOp::CryptoErase, 0x4, 0x44, 0x00),
+            (Medium, StoreOp::EraseKey, 0x3, 0x0c, 0x00),
+            (NotSupported, StoreOp::EraseKey, 0x4, 0x44, 0x00),
             (NoSpace, StoreOp::Write, 0x7, 0x27, 0x07),
             (Offline, StoreOp::Read, 0x2, 0x04, 0x00),
             (OutOfRange, StoreOp::Read, 0x5, 0x21, 0x00),

@@ -3,8 +3,12 @@
 mod aborts;
 mod cdrom;
 mod durability;
+mod erasure;
+mod exclusive;
 mod order;
+mod refusals;
 mod transfers;
+mod whereabouts;
 
 use std::sync::Arc;
 
