@@ -209,6 +209,7 @@ fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) ->
             .into_iter()
             .map(|target| (target.name.clone(), target))
             .collect::<BTreeMap<_, _>>(),
+        advertised: Vec::new(),
         portals: common
             .portals
             .iter()

@@ -252,7 +252,7 @@ impl Login {
                 .map(|pair| excerpt(&pair.value))
         };
         self.said = (said("InitiatorName"), said("TargetName"));
-        let identity = Identity::from_first_request(&self.directory, pairs)?;
+        let identity = Identity::from_first_request(&self.directory, self.link.peer.ip(), pairs)?;
         if self.stage != LoginStage::Security
             && matches!(identity.chap(&self.directory), ChapPolicy::Required { .. })
         {

@@ -237,6 +237,7 @@ impl TargetBuilder {
         }
         Directory {
             targets,
+            advertised: Vec::new(),
             portals: vec![Portal { address, tpgt: TPGT }],
             discovery_chap: ChapPolicy::Open,
             discovery_parameters: self.parameters.clone(),
