@@ -27,7 +27,7 @@ pub(crate) struct Export {
 
 /// The syntax in one line, for messages and help.
 pub(crate) const SYNTAX: &str = "memory:SIZE, file:PATH, block:/dev/X, null:SIZE or cdrom:ISOFILE, then options after commas: \
-     size=10G, ro, block-size=512|4096, physical-block-size=N, cache=writeback|writethrough, direct, encrypt=KEYFILE, \
+     size=10G, ro, block-size=512|4096, physical-block-size=N, cache=writeback|writethrough, direct, encrypt=KEYFILE, pi=1, \
      serial=TEXT, thin=off, removable, lun=N";
 
 impl Export {
@@ -156,6 +156,8 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
         ("cache", Some("writeback")) => export.options.cache = CacheMode::WriteBack,
         ("cache", Some("writethrough")) => export.options.cache = CacheMode::WriteThrough,
         ("cache", _) => return Err("cache is writeback or writethrough".into()),
+        ("pi", Some("1")) => export.options.protection = true,
+        ("pi", Some("0")) => export.options.protection = false,
         ("encrypt", Some("")) => return Err("encrypt= needs the path of a key file".into()),
         ("encrypt", Some(path)) => export.encrypt = Some(path.into()),
         ("serial", Some(text)) => {
@@ -183,12 +185,13 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
 }
 
 /// Options that make no sense for a disc, or say of it what is so.
-const OF_DISKS: [&str; 9] = [
+const OF_DISKS: [&str; 10] = [
     "block-size",
     "cache",
     "direct",
     "encrypt",
     "physical-block-size",
+    "pi",
     "removable",
     "ro",
     "size",
@@ -205,7 +208,7 @@ mod tests {
     #[test]
     fn every_option_is_understood() {
         let spec = "file:/srv/a.img,size=10G,ro,block-size=4096,physical-block-size=8192,cache=writethrough,direct,\
-                    encrypt=/srv/key,serial=A1,thin=off,removable,lun=7";
+                    encrypt=/srv/key,pi=1,serial=A1,thin=off,removable,lun=7";
         let export = Export::parse(spec).unwrap();
         assert_eq!(
             export.source,
@@ -222,6 +225,7 @@ mod tests {
                 physical_block_size: Some(8192),
                 cache: CacheMode::WriteThrough,
                 direct: true,
+                protection: true,
             }
         );
         assert_eq!(
@@ -270,6 +274,7 @@ mod tests {
             ("memory:1M,lun=16384", "a number from 0 to 16383"),
             ("memory:1M,lun=x", "lun=x: a number"),
             ("memory:1M,serial=", "serial="),
+            ("memory:1M,pi=2", "\"pi=2\" is no option"),
             ("memory:1M,encrypt=", "the path of a key file"),
             ("memory:1M,ro=yes", "\"ro=yes\" is no option"),
             ("memory:1M,ro,ro", "given twice"),

@@ -146,11 +146,14 @@ impl Opened {
             StoreSource::File { path, .. } if !path.exists() => Some(path.clone()),
             _ => None,
         };
+        let new_tags = source
+            .beside()
+            .filter(|path| options.protection && !path.exists());
         let store = match encrypt {
             None => backstores::open(source, options)?,
             Some(key_file) => backstores::open_encrypted(source, options, key_file)?,
         };
-        self.created.extend(new_file);
+        self.created.extend(new_file.into_iter().chain(new_tags));
         Ok(store)
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::encrypt::ReadKey;
 use crate::memory::{MemoryStore, PAGE_SIZE};
 use crate::null::NullStore;
+use crate::protect::{self, HEADER_LEN, ProtectedStore, TAGS_LEN};
 use crate::{BlockStore, Geometry, OpenError, block, file};
 
 /// Where the bytes are.
@@ -35,6 +36,17 @@ pub enum StoreSource {
     },
 }
 
+impl StoreSource {
+    /// The file that holds the protection information of this one, if it is a file.
+    #[must_use]
+    pub fn beside(&self) -> Option<PathBuf> {
+        match self {
+            Self::File { path, .. } => Some(protect::path_of(path)),
+            Self::Block { .. } | Self::Memory { .. } | Self::Null { .. } => None,
+        }
+    }
+}
+
 /// How to open it. [`Default`] is 512-byte blocks, write-back.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct StoreOptions {
@@ -48,6 +60,9 @@ pub struct StoreOptions {
     pub cache: CacheMode,
     /// Bypass the page cache (O_DIRECT).
     pub direct: bool,
+    /// Keep protection information with each block. Of a file it lies in a second one beside it,
+    /// [`StoreSource::beside`]. Memory and files only.
+    pub protection: bool,
 }
 
 /// When a write is acknowledged.
@@ -71,18 +86,42 @@ pub fn open(source: &StoreSource, options: StoreOptions) -> Result<Arc<dyn Block
     match source {
         StoreSource::Memory { size } => {
             let geometry = without_medium(Path::new("memory"), *size, options)?;
-            Ok(Arc::new(MemoryStore::new(Geometry {
-                unmap_granularity: PAGE_SIZE,
+            let memory = |size| -> Arc<dyn BlockStore> {
+                Arc::new(MemoryStore::new(Geometry {
+                    size,
+                    unmap_granularity: PAGE_SIZE,
+                    ..geometry
+                }))
+            };
+            if !options.protection {
+                return Ok(memory(geometry.size));
+            }
+            let blocks = geometry.size / u64::from(geometry.block_size);
+            let tags = Arc::new(MemoryStore::new(Geometry {
+                size: HEADER_LEN + blocks * TAGS_LEN as u64,
+                read_only: false,
                 ..geometry
-            })))
+            }));
+            Ok(Arc::new(ProtectedStore::at_once(memory(geometry.size), tags)))
         }
+        StoreSource::File { path, size } if options.protection => file::open_protected(path, *size, options),
         StoreSource::File { path, size } => file::open(path, *size, options),
+        StoreSource::Block { path } if options.protection => Err(unprotected(path)),
         StoreSource::Block { path } => block::open(path, options),
+        StoreSource::Null { .. } if options.protection => Err(unprotected(Path::new("null"))),
         StoreSource::Null { size } => Ok(Arc::new(NullStore::new(without_medium(
             Path::new("null"),
             *size,
             options,
         )?))),
+    }
+}
+
+fn unprotected(path: &Path) -> OpenError {
+    OpenError {
+        path: path.into(),
+        problem: "protection information is kept for memory and files only".into(),
+        fix: "leave out pi=1".into(),
     }
 }
 
@@ -97,6 +136,13 @@ pub fn open_encrypted(
     options: StoreOptions,
     key_file: &Path,
 ) -> Result<Arc<dyn BlockStore>, OpenError> {
+    if options.protection {
+        return Err(OpenError {
+            path: key_file.into(),
+            problem: "protection information of an encrypted disk would tell of its content".into(),
+            fix: "leave out pi=1 or encrypt=".into(),
+        });
+    }
     let key = ReadKey::from_file(key_file, options.read_only)?;
     Ok(Arc::new(key.over(open(source, options)?)))
 }

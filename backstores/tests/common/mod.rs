@@ -59,6 +59,10 @@ pub(crate) fn sources() -> Vec<(&'static str, Source, StoreOptions)> {
         block_size: Some(4096),
         ..default
     };
+    let protected = StoreOptions {
+        protection: true,
+        ..default
+    };
     let mut sources = vec![
         ("memory", memory(), default),
         ("file", file(), default),
@@ -66,6 +70,8 @@ pub(crate) fn sources() -> Vec<(&'static str, Source, StoreOptions)> {
         ("file, direct", file(), direct),
         ("memory, encrypted", memory().encrypted(), default),
         ("file, encrypted", file().encrypted(), default),
+        ("memory, protected", memory(), protected),
+        ("file, protected", file(), protected),
         ("file, encrypted, direct", file().encrypted(), direct),
     ];
     for (name, options) in [("block", default), ("block, write-through", through)] {

@@ -101,6 +101,11 @@ impl LogicalUnit {
         &self.store
     }
 
+    /// Whether its blocks have protection information (type 1).
+    pub(crate) fn is_protected(&self) -> bool {
+        self.store.abilities().protection
+    }
+
     /// Capacity in blocks, as it is now.
     pub(crate) fn blocks(&self) -> u64 {
         let geometry = self.store.geometry();

@@ -110,6 +110,8 @@ impl Sense {
             ) => Self::WRITE_ERROR,
             // Commands ask for the store's abilities before they use them.
             (StoreErrorKind::NotSupported, _) => Self::INTERNAL_TARGET_FAILURE,
+            (StoreErrorKind::Guard, _) => Self::LOGICAL_BLOCK_GUARD_CHECK_FAILED,
+            (StoreErrorKind::ReferenceTag, _) => Self::LOGICAL_BLOCK_REFERENCE_TAG_CHECK_FAILED,
             (StoreErrorKind::NoSpace, _) => Self::SPACE_ALLOCATION_FAILED_WRITE_PROTECT,
             (StoreErrorKind::Offline, _) => Self::LOGICAL_UNIT_NOT_READY,
             (StoreErrorKind::ReadOnly, _) => Self::WRITE_PROTECTED,
@@ -233,6 +235,10 @@ impl Sense {
 
     pub const WRITE_PROTECTED: Self = Self::new(SenseKey::DataProtect, 0x27, 0x00);
     pub const SPACE_ALLOCATION_FAILED_WRITE_PROTECT: Self = Self::new(SenseKey::DataProtect, 0x27, 0x07);
+
+    pub const LOGICAL_BLOCK_GUARD_CHECK_FAILED: Self = Self::new(SenseKey::AbortedCommand, 0x10, 0x01);
+    pub const LOGICAL_BLOCK_REFERENCE_TAG_CHECK_FAILED: Self =
+        Self::new(SenseKey::AbortedCommand, 0x10, 0x03);
 
     pub const MISCOMPARE_DURING_VERIFY_OPERATION: Self = Self::new(SenseKey::Miscompare, 0x1d, 0x00);
 }

@@ -63,6 +63,12 @@ impl CommandSpec {
     pub(crate) fn exists_on(&self, unit: &LogicalUnit) -> bool {
         self.needs.devices.include(unit.config().device_type) && self.offer.includes(unit)
     }
+
+    /// A byte of [`usage`](Self::usage) as it is on a unit whose blocks have protection information, or have none.
+    pub(crate) fn usage_at(&self, byte: usize, is_protected: bool) -> u8 {
+        let with_field = byte == 1 && is_protected && self.needs.protection;
+        self.usage[byte] | if with_field { PROTECT_FIELD } else { 0 }
+    }
 }
 
 /// Which types of device have a command.
@@ -96,6 +102,9 @@ pub(crate) struct Needs {
     pub(crate) unit: bool,
     /// A medium is loaded.
     pub(crate) medium: bool,
+    /// It takes RDPROTECT, WRPROTECT or VRPROTECT where blocks have protection information. On other units, and of other
+    /// commands, the field must be 0.
+    pub(crate) protection: bool,
     /// It changes the medium, so that the medium must not be write-protected.
     pub(crate) writes: bool,
     /// The blocks that the CDB names.
@@ -170,6 +179,7 @@ impl Needs {
         devices: Devices::All,
         unit: true,
         medium: false,
+        protection: false,
         writes: false,
         range: None,
         reservation: ReservationClass::Always,
@@ -184,6 +194,14 @@ impl Needs {
         reservation: ReservationClass::Reads,
         ..Self::UNIT
     };
+
+    /// The same with a field for protection information.
+    pub(crate) const fn protected(self) -> Self {
+        Self {
+            protection: true,
+            ..self
+        }
+    }
 
     /// A unit with a medium that has the blocks of `extract`, which are not touched.
     pub(crate) const fn named(extract: fn(Cdb<'_>, u64) -> LbaRange) -> Self {
@@ -323,6 +341,9 @@ impl Operation {
         }
     }
 }
+
+/// RDPROTECT, WRPROTECT and VRPROTECT: the same bits in all commands of ten bytes and more.
+const PROTECT_FIELD: u8 = 0xe0;
 
 /// All commands, in the order of operation code and service action.
 pub(crate) static COMMANDS: &[&CommandSpec] = &[

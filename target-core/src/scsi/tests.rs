@@ -6,6 +6,7 @@ mod durability;
 mod erasure;
 mod exclusive;
 mod order;
+mod protection;
 mod refusals;
 mod transfers;
 mod whereabouts;

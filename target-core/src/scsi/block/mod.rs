@@ -2,6 +2,7 @@
 
 pub(crate) mod chunks;
 mod erase;
+mod protect;
 mod usage;
 
 pub(crate) mod compare_and_write;

@@ -34,7 +34,7 @@ pub(crate) async fn run(
         return Err(Cdb::invalid_field(2));
     }
     let reply = match (context.addressed_unit(), evpd) {
-        (Some(unit), false) => standard(unit.config()),
+        (Some(unit), false) => standard(unit.config(), unit.is_protected()),
         (None, false) => standard_without_unit(),
         (Some(unit), true) => vpd::page(
             page_code,
@@ -53,13 +53,14 @@ pub(crate) async fn run(
     data.put_parameters(&reply, usize::from(cdb.u16_at(3))).await
 }
 
-fn standard(config: &UnitConfig) -> Vec<u8> {
+fn standard(config: &UnitConfig, is_protected: bool) -> Vec<u8> {
     let mut reply = vec![0; STANDARD_LEN];
     reply[0] = config.device_type.code();
     reply[1] = if config.removable { RMB } else { 0 };
     reply[2] = VERSION_SPC_4;
     reply[3] = HISUP | RESPONSE_FORMAT;
     reply[4] = ADDITIONAL_LENGTH;
+    reply[5] = if is_protected { PROTECT } else { 0 };
     reply[7] = CMDQUE;
     pad(&mut reply[8..16], &config.vendor);
     pad(&mut reply[16..32], &config.product);
@@ -104,6 +105,8 @@ const VERSION_SPC_4: u8 = 6;
 /// LUNs are reported in the format of REPORT LUNS.
 const HISUP: u8 = 0x10;
 const RESPONSE_FORMAT: u8 = 2;
+/// Blocks have protection information, or may be formatted to have it.
+const PROTECT: u8 = 0x01;
 /// The unit has a task set that takes more than one command.
 const CMDQUE: u8 = 0x02;
 
@@ -119,23 +122,24 @@ mod tests {
 
     #[test]
     fn standard_data_name_the_unit_and_its_standards() {
-        let reply = standard(&config());
+        let reply = standard(&config(), false);
         assert_eq!(reply[..8], [0x00, 0x00, 0x06, 0x12, 91, 0, 0, 0x02]);
         assert_eq!(&reply[8..36], b"LUNAPORTdisk            0001");
         assert_eq!(reply[36..58], [0; 22]);
         assert_eq!(reply[58..66], [0x00, 0xa0, 0x09, 0x60, 0x04, 0x60, 0x04, 0xc0]);
         assert_eq!(reply[66..], [0; 30]);
+        assert_eq!(standard(&config(), true)[5], 0x01);
         let removable = UnitConfig {
             removable: true,
             ..config()
         };
-        assert_eq!(standard(&removable)[1], 0x80);
+        assert_eq!(standard(&removable, false)[1], 0x80);
         let drive = UnitConfig {
             device_type: DeviceType::Cdrom,
             ..removable
         };
-        assert_eq!(standard(&drive)[..2], [0x05, 0x80]);
-        assert_eq!(standard(&drive)[64..66], [0x04, 0xe0]);
+        assert_eq!(standard(&drive, false)[..2], [0x05, 0x80]);
+        assert_eq!(standard(&drive, false)[64..66], [0x04, 0xe0]);
     }
 
     #[test]
