@@ -176,6 +176,7 @@ fn locked_directory() -> Arc<Directory> {
     };
     Arc::new(Directory {
         targets: BTreeMap::from([(target.name.clone(), Arc::new(target))]),
+        advertised: Vec::new(),
         portals: Vec::new(),
         discovery_chap: ChapPolicy::Open,
         discovery_parameters: Parameters::default(),
