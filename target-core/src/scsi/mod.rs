@@ -8,6 +8,7 @@ mod engine;
 mod lu;
 mod medium;
 mod primary;
+mod reservations;
 mod sense;
 mod status;
 mod table;
@@ -20,5 +21,8 @@ mod tests;
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute};
 pub use lu::{LogicalUnit, UnitConfig};
+pub use reservations::{
+    KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,
+};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};

@@ -7,7 +7,7 @@
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_10_to_end, lba_range_16_to_end};
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SYNCHRONIZE_CACHE_10: CommandSpec = CommandSpec {
@@ -27,7 +27,10 @@ pub(crate) const SYNCHRONIZE_CACHE_10: CommandSpec = CommandSpec {
         0,
     ],
     offer: Offer::Always,
-    needs: Needs::named(lba_range_10_to_end),
+    needs: Needs {
+        reservation: ReservationClass::Writes,
+        ..Needs::named(lba_range_10_to_end)
+    },
     timeout_s: 60,
     operation: Operation::SynchronizeCache,
 };
@@ -53,7 +56,10 @@ pub(crate) const SYNCHRONIZE_CACHE_16: CommandSpec = CommandSpec {
         GROUP,
         0,
     ],
-    needs: Needs::named(lba_range_16_to_end),
+    needs: Needs {
+        reservation: ReservationClass::Writes,
+        ..Needs::named(lba_range_16_to_end)
+    },
     ..SYNCHRONIZE_CACHE_10
 };
 
