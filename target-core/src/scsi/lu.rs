@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use backstores::{BlockStore, Durability};
 
 use super::attention::AttentionQueue;
+use super::erasure::Erasure;
 use super::medium::Medium;
 use super::primary::mode_pages::ModeParameters;
 use super::reservations::{KeptReservations, ReservationKeeper, Reservations};
@@ -39,6 +40,7 @@ pub struct LogicalUnit {
     store: Arc<dyn BlockStore>,
     mode: Mutex<ModeParameters>,
     medium: Mutex<Medium>,
+    erasure: Erasure,
     tasks: Arc<TaskSet>,
     attentions: Attentions,
     reservations: Reservations,
@@ -70,6 +72,7 @@ impl LogicalUnit {
             store,
             mode: Mutex::default(),
             medium: Mutex::default(),
+            erasure: Erasure::default(),
             tasks: Arc::default(),
             attentions: Attentions::default(),
             reservations: Reservations::default(),
@@ -119,6 +122,11 @@ impl LogicalUnit {
     /// The medium. Not to be held while waiting.
     pub(crate) fn medium(&self) -> MutexGuard<'_, Medium> {
         self.medium.lock().expect("plain data")
+    }
+
+    /// Formatting and sanitizing.
+    pub(crate) fn erasure(&self) -> &Erasure {
+        &self.erasure
     }
 
     /// How a write is to be done: on the medium when it has to be there at once (FUA) or when the initiator switched the
@@ -175,11 +183,9 @@ impl LogicalUnit {
         });
     }
 
-    /// A nexus is gone: its tasks are aborted and what it held is released, but for persistent reservations.
+    /// A nexus is gone, and told of persistent reservations when it comes back.
     pub(crate) fn detach(&self, nexus: &Arc<NexusId>) {
-        self.tasks.abort(|owner| same(owner, nexus));
-        self.medium().allow(nexus);
-        self.reservations.nexus_lost(nexus);
+        self.lose_nexus(nexus);
         self.attentions.change(|listeners| {
             let Some(place) = listeners.iter().position(|known| same(&known.nexus, nexus)) else {
                 return;
@@ -190,9 +196,17 @@ impl LogicalUnit {
         });
     }
 
+    /// I_T nexus loss (SAM-5 §6.3.4): the tasks of the nexus are aborted and what it held is released, but for persistent
+    /// reservations.
+    pub(crate) fn lose_nexus(&self, nexus: &Arc<NexusId>) {
+        self.tasks.abort(|owner| same(owner, nexus));
+        self.medium().allow(nexus);
+        self.reservations.nexus_lost(nexus);
+    }
+
     /// Back to the state after power on, as far as a reset goes (SAM-5 §6.3.2, §6.3.3): all tasks are aborted, nobody
-    /// prevents the removal of the medium or holds it by RESERVE, mode parameters are the default ones. Every nexus is told, the one that asked
-    /// for it too.
+    /// prevents the removal of the medium or holds the unit by RESERVE, mode parameters are the default ones. Every nexus
+    /// is told, the one that asked for it too. Formatting and sanitizing go on.
     pub(crate) fn reset(&self, told: UnitAttention) {
         self.tasks.abort(|_| true);
         self.medium().allow_all();
@@ -239,6 +253,11 @@ impl LogicalUnit {
             return None;
         }
         self.attentions.of(nexus, AttentionQueue::pop_reset).flatten()
+    }
+
+    /// What a nexus would be told next, and how many conditions wait for it.
+    pub(crate) fn pending_attention(&self, nexus: &Arc<NexusId>) -> Option<(UnitAttention, usize)> {
+        self.attentions.of(nexus, |queue| queue.first_of()).flatten()
     }
 
     /// One kind of attention of a nexus is done with, told or not.
