@@ -7,6 +7,7 @@
 
 use backstores::{CHUNK, IoBuf, TAGS_LEN, TagChecks};
 
+use super::chunks::turn;
 use super::verify::compare;
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, LbaRange};
@@ -53,6 +54,7 @@ pub(super) async fn read(
     let unit = Unit::of(context);
     let room = data.want_in(range.blocks * unit.len as u64);
     for piece in unit.pieces(range.lba, room.div_ceil(unit.len as u64)) {
+        turn(piece.lba != range.lba).await;
         let mut out = data.in_buffer(piece.count * unit.len).await?;
         data.check()?;
         let (blocks, tags) = unit.read(context, piece, protect, data).await?;
@@ -71,6 +73,7 @@ pub(super) async fn verify(
 ) -> Result<(), Failure> {
     let unit = Unit::of(context);
     for piece in unit.pieces(range.lba, range.blocks) {
+        turn(piece.lba != range.lba).await;
         data.check()?;
         unit.read(context, piece, protect, data).await?;
     }
@@ -87,6 +90,7 @@ pub(super) async fn verify_equal(
     let unit = Unit::of(context);
     let sent = data.want_out(range.blocks * unit.len as u64);
     for piece in unit.pieces(range.lba, sent / unit.len as u64) {
+        turn(piece.lba != range.lba).await;
         let expected = data.get(piece.count * unit.len).await?;
         let mut found = data.second_buffer(expected.len());
         data.check()?;
@@ -121,6 +125,7 @@ pub(super) async fn write(
     let durability = context.unit().durability(force_unit_access);
     let sent = data.want_out(range.blocks * unit.len as u64);
     for piece in unit.pieces(range.lba, sent / unit.len as u64) {
+        turn(piece.lba != range.lba).await;
         let whole = data.get(piece.count * unit.len).await?;
         let mut blocks = data.second_buffer(piece.count * unit.block);
         let mut tags = data.second_buffer(piece.count * TAGS_LEN);
@@ -152,6 +157,7 @@ pub(super) async fn write_same(
     let first = u32::from_be_bytes([a, b, c, d]);
     let mut reference = first;
     for piece in unit.pieces(range.lba, range.blocks) {
+        turn(piece.lba != range.lba).await;
         let mut blocks = data.second_buffer(piece.count * unit.block);
         let mut all_tags = data.second_buffer(piece.count * TAGS_LEN);
         for slot in blocks.chunks_exact_mut(unit.block) {

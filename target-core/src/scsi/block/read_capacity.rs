@@ -6,7 +6,7 @@ use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::primary::vpd::is_thin;
-use crate::scsi::table::{CommandSpec, Devices, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, Devices, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const READ_CAPACITY_10: CommandSpec = CommandSpec {
@@ -17,6 +17,7 @@ pub(crate) const READ_CAPACITY_10: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         devices: Devices::All,
+        reservation: ReservationClass::Persistent,
         ..Needs::MEDIUM
     },
     timeout_s: 10,

@@ -2,7 +2,7 @@
 //! for headers, error correction or the sub-channel are refused.
 
 use super::disc::{BLOCK_LEN, block_of};
-use crate::scsi::block::chunks::chunks;
+use crate::scsi::block::chunks::{chunks, turn};
 use crate::scsi::cdb::{Cdb, LbaRange};
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{CommandSpec, Devices, Needs, Offer, Operation};
@@ -84,6 +84,7 @@ async fn read(context: &CommandContext<'_>, range: LbaRange, data: &mut Transfer
     let block = u64::from(BLOCK_LEN);
     let room = data.want_in(range.blocks * block);
     for chunk in chunks(range.lba * block, room.next_multiple_of(block)) {
+        turn(chunk.at != range.lba * block).await;
         let buf = data.in_buffer(chunk.len).await?;
         data.check()?;
         let buf = context.unit().store().read(chunk.at, buf).await?;

@@ -16,7 +16,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         devices: Devices::All,
-        reservation: ReservationClass::Always,
+        reservation: ReservationClass::Persistent,
         ..Needs::MEDIUM
     },
     timeout_s: 10,
