@@ -281,6 +281,7 @@ impl Membership {
             .get_mut(&self.id)
             .expect("a membership is in the registry");
         if let Some((nexus, target)) = &nexus {
+            target.device.seed(self.node.entropy());
             target.device.attach(nexus);
         }
         entry.session = Some(Session {

@@ -10,6 +10,7 @@ use iscsi_proto::{IscsiName, Lun, Tpgt};
 
 pub use iscsi_proto::pdu::TaskAttribute;
 
+use super::copy::CopyService;
 use super::lu::same;
 use super::{LogicalUnit, UnitAttention, engine};
 use crate::nexus::NexusId;
@@ -24,6 +25,7 @@ pub struct TargetDevice {
     luns: RwLock<BTreeMap<u16, Arc<LogicalUnit>>>,
     /// Nexuses that exist; how many there may be, sessions are limited by.
     nexuses: Mutex<Vec<Arc<NexusId>>>,
+    copies: CopyService,
 }
 
 /// A command as SAM-5 §5.1 sees it.
@@ -50,6 +52,7 @@ impl TargetDevice {
             ports: ports.to_vec(),
             luns: RwLock::default(),
             nexuses: Mutex::default(),
+            copies: CopyService::default(),
         })
     }
 
@@ -57,6 +60,23 @@ impl TargetDevice {
     #[must_use]
     pub fn name(&self) -> &IscsiName {
         &self.name
+    }
+
+    /// Gives the device a source of random bytes, which the names of its tokens are made of; without one it makes no
+    /// tokens. The first one stays.
+    pub fn seed(&self, entropy: fn(&mut [u8])) {
+        self.copies.seed(entropy);
+    }
+
+    /// What the copies of all its units share.
+    pub(crate) fn copies(&self) -> &CopyService {
+        &self.copies
+    }
+
+    /// The first unit like this, by number.
+    pub(crate) fn find_unit(&self, wanted: impl Fn(&LogicalUnit) -> bool) -> Option<Arc<LogicalUnit>> {
+        let luns = self.luns.read().expect(UNPOISONED);
+        luns.values().find(|unit| wanted(unit)).cloned()
     }
 
     /// Adds a LUN. Every attached nexus is told (3F/0E). `false` when the number is taken, or higher than

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use backstores::{BlockStore, Durability};
 
 use super::attention::AttentionQueue;
+use super::copy::CopyOperations;
 use super::medium::Medium;
 use super::primary::mode_pages::ModeParameters;
 use super::task_set::TaskSet;
@@ -40,6 +41,7 @@ pub struct LogicalUnit {
     medium: Mutex<Medium>,
     tasks: Arc<TaskSet>,
     attentions: Attentions,
+    copies: CopyOperations,
 }
 
 /// What each nexus has still to be told.
@@ -62,6 +64,7 @@ impl LogicalUnit {
             medium: Mutex::default(),
             tasks: Arc::default(),
             attentions: Attentions::default(),
+            copies: CopyOperations::default(),
         })
     }
 
@@ -137,6 +140,11 @@ impl LogicalUnit {
         &self.tasks
     }
 
+    /// The copies it was told to do.
+    pub(crate) fn copies(&self) -> &CopyOperations {
+        &self.copies
+    }
+
     /// A nexus begins to use the unit, with a first thing to be told.
     pub(crate) fn attach(&self, nexus: &Arc<NexusId>, first: UnitAttention) {
         self.attentions.change(|queues| {
@@ -153,6 +161,7 @@ impl LogicalUnit {
     pub(crate) fn detach(&self, nexus: &Arc<NexusId>) {
         self.tasks.abort(|owner| same(owner, nexus));
         self.medium().allow(nexus);
+        self.copies.forget_nexus(nexus);
         self.attentions
             .change(|queues| queues.retain(|(known, _)| !same(known, nexus)));
     }
@@ -163,6 +172,7 @@ impl LogicalUnit {
     pub(crate) fn reset(&self, told: UnitAttention) {
         self.tasks.abort(|_| true);
         self.medium().allow_all();
+        self.copies.forget_all();
         self.set_mode_parameters(ModeParameters::default());
         self.raise(told, None);
     }

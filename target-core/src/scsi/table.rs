@@ -5,7 +5,7 @@
 use super::cdb::{Cdb, LbaRange};
 use super::engine::CommandContext;
 use super::primary::vpd::is_thin;
-use super::{Failure, LogicalUnit, block, primary};
+use super::{Failure, LogicalUnit, block, copy, primary};
 use crate::transfer::Transfer;
 
 /// One command.
@@ -88,6 +88,18 @@ pub(crate) enum Access {
     Write,
     /// Reads and writes them in one step that nobody else may see half done.
     Exclusive,
+    /// Reads them while nobody writes them.
+    ReadStill,
+}
+
+impl Access {
+    /// Whether the blocks may differ afterwards.
+    pub(crate) const fn writes(self) -> bool {
+        match self {
+            Self::Exclusive | Self::Write => true,
+            Self::Read | Self::ReadStill => false,
+        }
+    }
 }
 
 /// Columns of the tables "commands allowed in the presence of reservations" (SPC-4, SBC-4).
@@ -171,9 +183,15 @@ impl Needs {
 /// The code of a command: one variant for each `run` function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Operation {
+    CopyOperatingParameters,
+    CopyOperationAbort,
+    CopyStatus,
+    ExtendedCopy,
+    FailedSegmentDetails,
     Inquiry,
     ModeSelect,
     ModeSense,
+    PopulateToken,
     PreventAllow,
     Read,
     ReadCapacity10,
@@ -182,6 +200,7 @@ pub(crate) enum Operation {
     ReportOpcodes,
     ReportTmfs,
     RequestSense,
+    RodTokenInformation,
     StartStop,
     SynchronizeCache,
     TestUnitReady,
@@ -189,6 +208,7 @@ pub(crate) enum Operation {
     Verify,
     Write,
     WriteSame,
+    WriteUsingToken,
 }
 
 impl Operation {
@@ -200,9 +220,16 @@ impl Operation {
         data: &mut Transfer,
     ) -> Result<(), Failure> {
         match self {
+            Self::CopyOperatingParameters => copy::operating_parameters::run(context, cdb, data).await,
+            Self::CopyOperationAbort => copy::operation_abort::run(context, cdb, data).await,
+            Self::CopyStatus => copy::copy_status::run(context, cdb, data).await,
+            // Boxed: all other commands would carry the size of these.
+            Self::ExtendedCopy => Box::pin(copy::extended_copy::run(context, cdb, data)).await,
+            Self::FailedSegmentDetails => copy::failed_segment::run(context, cdb, data).await,
             Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
             Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
             Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
+            Self::PopulateToken => Box::pin(copy::populate_token::run(context, cdb, data)).await,
             Self::PreventAllow => block::prevent_allow::run(context, cdb, data).await,
             Self::Read => block::read::run(context, cdb, data).await,
             Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
@@ -211,6 +238,7 @@ impl Operation {
             Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
             Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
             Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::RodTokenInformation => copy::rod_token_information::run(context, cdb, data).await,
             Self::StartStop => block::start_stop::run(context, cdb, data).await,
             Self::SynchronizeCache => block::sync_cache::run(context, cdb, data).await,
             Self::TestUnitReady => primary::test_unit_ready::run(context, cdb, data).await,
@@ -218,6 +246,7 @@ impl Operation {
             Self::Verify => block::verify::run(context, cdb, data).await,
             Self::Write => block::write::run(context, cdb, data).await,
             Self::WriteSame => block::write_same::run(context, cdb, data).await,
+            Self::WriteUsingToken => Box::pin(copy::write_using_token::run(context, cdb, data)).await,
         }
     }
 }
@@ -242,6 +271,15 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::unmap::SPEC,
     &primary::mode_select::MODE_SELECT_10,
     &primary::mode_sense::MODE_SENSE_10,
+    &copy::extended_copy::SPEC,
+    &copy::populate_token::SPEC,
+    &copy::write_using_token::SPEC,
+    &copy::operation_abort::SPEC,
+    &copy::copy_status::COPY_STATUS_LID1,
+    &copy::operating_parameters::SPEC,
+    &copy::failed_segment::SPEC,
+    &copy::copy_status::COPY_STATUS_LID4,
+    &copy::rod_token_information::SPEC,
     &block::read::READ_16,
     &block::write::WRITE_16,
     &block::verify::VERIFY_16,

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::copy::RodWatch;
 use super::table::Access;
 use super::{Failure, TaskAttribute};
 use crate::nexus::NexusId;
@@ -28,6 +29,8 @@ pub(crate) struct TaskSet {
     state: Mutex<State>,
     /// Told whenever a task left or ceased to hold others, if somebody waits.
     changed: Notify,
+    /// Who has to know of every change of the medium.
+    watch: RodWatch,
 }
 
 #[derive(Debug, Default)]
@@ -103,6 +106,9 @@ impl TaskSet {
         let seq = state.next;
         state.next += 1;
         let running = state.obstacle(seq, &who, claim.as_ref(), true).is_none();
+        if running {
+            self.watch.task_runs(claim.as_ref());
+        }
         state.tasks.push(Entry {
             seq,
             who,
@@ -131,6 +137,11 @@ impl TaskSet {
             }
         }
         losers
+    }
+
+    /// Those that have to know of changes.
+    pub(crate) fn watch(&self) -> &RodWatch {
+        &self.watch
     }
 
     /// Tasks in the set, the aborted ones that have not left yet included.
@@ -196,6 +207,18 @@ impl TaskTicket {
         self.wait(false).await
     }
 
+    /// Claims nothing any more.
+    pub(crate) fn release(&self) {
+        let anyone_waits = {
+            let mut state = self.set.state();
+            state.entry(self.seq).claim = None;
+            state.waiting != 0
+        };
+        if anyone_waits {
+            self.set.changed.notify_waiters();
+        }
+    }
+
     async fn wait(&self, enters: bool) -> Result<(), Failure> {
         let mut patience_ends = None;
         loop {
@@ -208,6 +231,7 @@ impl TaskTicket {
                 let (who, claim) = (entry.who.clone(), entry.claim.clone());
                 let Some(obstacle) = state.obstacle(self.seq, &who, claim.as_ref(), enters) else {
                     state.entry(self.seq).running = true;
+                    self.set.watch.task_runs(claim.as_ref());
                     return Ok(());
                 };
                 changed.as_mut().enable();
@@ -264,11 +288,12 @@ struct Overlap(Access, Access);
 
 impl Overlap {
     fn writes(self) -> bool {
-        self.0 != Access::Read || self.1 != Access::Read
+        self.0.writes() || self.1.writes()
     }
 
     fn is_exclusive(self) -> bool {
-        self.0 == Access::Exclusive || self.1 == Access::Exclusive
+        let kept_still = self.0 == Access::ReadStill || self.1 == Access::ReadStill;
+        self.0 == Access::Exclusive || self.1 == Access::Exclusive || (kept_still && self.writes())
     }
 }
 

@@ -59,6 +59,7 @@ pub(crate) fn nexus(isid: u8) -> Arc<NexusId> {
 /// A device with these units as LUN 0, 1, …
 pub(crate) fn device(units: &[Arc<LogicalUnit>]) -> Arc<TargetDevice> {
     let device = TargetDevice::new("iqn.2024-01.org.example:disk".parse().unwrap(), &[Tpgt(1)]);
+    device.seed(|bytes| bytes.fill(0x5a));
     for (number, unit) in (0..).zip(units) {
         assert!(device.map(number, Arc::clone(unit)));
     }

@@ -1,6 +1,6 @@
 //! Commands of block devices (SBC-4), one file each.
 
-mod chunks;
+pub(crate) mod chunks;
 pub(crate) mod prevent_allow;
 pub(crate) mod read;
 pub(crate) mod read_capacity;

@@ -5,10 +5,12 @@ mod block_limits;
 mod characteristics;
 mod identification;
 mod provisioning;
+mod third_party_copy;
 
 use backstores::Geometry;
 
 pub(crate) use block_limits::{MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, maximum_write_same_blocks};
+pub(crate) use identification::unit_names;
 pub(crate) use provisioning::is_thin;
 
 use crate::nexus::TargetPort;
@@ -56,6 +58,7 @@ const PAGES: &[(u8, Body)] = &[
     (0x00, supported_pages),
     (0x80, serial_number),
     (0x83, identification::body),
+    (0x8f, third_party_copy::body),
     (0xb0, block_limits::body),
     (0xb1, characteristics::body),
     (0xb2, provisioning::body),
@@ -115,7 +118,7 @@ pub(crate) mod tests {
     #[test]
     fn page_00_lists_ascending_codes_that_all_exist() {
         let page = with_page(0x00, &geometry(), &config()).unwrap();
-        assert_eq!(page, [0, 0, 0, 6, 0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2]);
+        assert_eq!(page, [0, 0, 0, 7, 0x00, 0x80, 0x83, 0x8f, 0xb0, 0xb1, 0xb2]);
         for code in &page[4..] {
             assert!(with_page(*code, &geometry(), &config()).is_some(), "{code:#04x}");
         }
