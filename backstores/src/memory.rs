@@ -10,8 +10,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
 
-use crate::error::check_range;
 use crate::copy::Place;
+use crate::error::check_range;
 use crate::{BlockStore, CopySource, Durability, Geometry, IoBuf, StoreError, StoreErrorKind, StoreOp};
 
 /// A disk in memory. It has no medium, so [`Durability::Stable`] and flush promise nothing here, and

@@ -175,24 +175,27 @@ mod tests {
         assert_eq!(
             reply,
             [
-                0, 0, 0, 0, 0x11, 0x11, 0, 0, 0, 0, 0, 100, 0, 0, 0, 0xf1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 2, 0, 0,
-                0, 0, 0, 0
+                0, 0, 0, 0, 0x11, 0x11, 0, 0, 0, 0, 0, 100, 0, 0, 0, 0xf1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 2, 0,
+                0, 0, 0, 0, 0
             ]
         );
         doing.operation().background.store(true, Ordering::Relaxed);
         assert_eq!(long_form(doing.operation(), &unit(8))[5], 0x12);
-        assert_eq!(short_form(doing.operation()), [0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 4, 0]);
-        doing
-            .operation()
-            .bytes
-            .store((1 << 32) + 1024, Ordering::Relaxed);
+        assert_eq!(
+            short_form(doing.operation()),
+            [0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 4, 0]
+        );
+        doing.operation().bytes.store((1 << 32) + 1024, Ordering::Relaxed);
         assert_eq!(short_form(doing.operation())[7..], [1, 0, 0x40, 0, 1]);
         doing.operation().bytes.store(u64::MAX, Ordering::Relaxed);
         assert_eq!(short_form(doing.operation())[7..], [4, 0, 0xff, 0xff, 0xff]);
         let known = copies.find(&nexus(1), ListId::Long(1)).unwrap();
         doing.conclude(&Err(Failure::Check(Sense::WRITE_PROTECTED)));
         let reply = long_form(&known, &unit(8));
-        assert_eq!((reply[5], reply[12..15].to_vec(), reply.len()), (2, vec![2, 18, 18], 50));
+        assert_eq!(
+            (reply[5], reply[12..15].to_vec(), reply.len()),
+            (2, vec![2, 18, 18], 50)
+        );
         assert_eq!((reply[34], reply[44]), (0x07, 0x27));
         assert_eq!(short_form(&known)[4], 2);
     }

@@ -130,8 +130,7 @@ async fn copy_one(
             .cscds
             .get(usize::from(index))
             .ok_or(Stop::At(Sense::UNREACHABLE_COPY_TARGET, Some(byte)))?;
-        cscd.resolve(context)
-            .map_err(|sense| Stop::At(sense, Some(byte)))
+        cscd.resolve(context).map_err(|sense| Stop::At(sense, Some(byte)))
     };
     let source = unit(segment.source, 4)?;
     let destination = unit(segment.destination, 6)?;

@@ -58,7 +58,9 @@ impl Cscd {
             .ok_or(Sense::COPY_TARGET_DEVICE_NOT_REACHABLE)?;
         // Who has another block size in mind means other blocks.
         if self.block != unit.store().geometry().block_size {
-            return Err(Sense::INVALID_FIELD_IN_PARAMETER_LIST.in_parameters(self.at.saturating_add(29), None));
+            return Err(
+                Sense::INVALID_FIELD_IN_PARAMETER_LIST.in_parameters(self.at.saturating_add(29), None)
+            );
         }
         Ok(unit)
     }

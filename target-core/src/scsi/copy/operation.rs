@@ -181,11 +181,7 @@ impl Doing {
         let (how, status, sense) = match result {
             Ok(how) => (*how, Status::Good, Vec::new()),
             Err(Failure::Aborted) => (Conclusion::Terminated, Status::Good, Vec::new()),
-            Err(Failure::Check(sense)) => (
-                Conclusion::Failed,
-                Status::CheckCondition,
-                sense.encode(false),
-            ),
+            Err(Failure::Check(sense)) => (Conclusion::Failed, Status::CheckCondition, sense.encode(false)),
             Err(Failure::Store(error)) => (
                 Conclusion::Failed,
                 Status::CheckCondition,
@@ -234,7 +230,10 @@ mod tests {
             panic!("the first has not ended");
         };
         assert_eq!(sense.code, (0x00, 0x16));
-        assert!(begin(&copies, 2, 7).is_ok(), "another nexus has its own identifiers");
+        assert!(
+            begin(&copies, 2, 7).is_ok(),
+            "another nexus has its own identifiers"
+        );
         let short = copies.begin(&nexus(1), ListId::Short(7), 0, AbortSignal::default());
         assert!(short.is_ok(), "so have commands of the other length");
         first.conclude(&Ok(Conclusion::Complete));

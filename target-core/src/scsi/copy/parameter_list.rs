@@ -25,7 +25,9 @@ pub(super) fn parse(list: &[u8]) -> Result<ParameterList, Failure> {
         // MAXIMUM INLINE DATA LENGTH is 0.
         return Err(Sense::INLINE_DATA_LENGTH_EXCEEDED.in_parameters(12, None).into());
     }
-    if cscds_len.saturating_add(segments_len) > MAXIMUM_DESCRIPTOR_LIST || cscds_len as usize % CSCD_LEN != 0 {
+    if cscds_len.saturating_add(segments_len) > MAXIMUM_DESCRIPTOR_LIST
+        || !(cscds_len as usize).is_multiple_of(CSCD_LEN)
+    {
         return Err(Sense::PARAMETER_LIST_LENGTH_ERROR.into());
     }
     let first_segment = HEADER_LEN + cscds_len as usize;

@@ -3,7 +3,6 @@
 use super::copy_status::{complete, long_form};
 use super::limits::THIRD_PARTY_COPY_IN;
 use super::operation::ListId;
-use super::token::TOKEN_LEN;
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
@@ -65,4 +64,4 @@ pub(crate) async fn run(
 }
 
 /// A ROD token descriptor: two bytes and the token.
-const DESCRIPTOR_LEN: u32 = TOKEN_LEN as u32 + 2;
+const DESCRIPTOR_LEN: u32 = 514;

@@ -258,11 +258,7 @@ impl Route {
         );
         let from = span.from..span.from + span.len;
         let to = span.to..span.to + span.len;
-        let access = if aligned {
-            Access::Write
-        } else {
-            Access::Exclusive
-        };
+        let access = if aligned { Access::Write } else { Access::Exclusive };
         if !aligned && self.is_one_unit() {
             // Two claims of its own would wait for each other.
             let both = from.start.min(to.start)..from.end.max(to.end);
@@ -287,10 +283,7 @@ impl Route {
                 .claim(to, access)
                 .await
                 .map_err(destination_failed)?;
-            self.source
-                .claim(from, Access::Read)
-                .await
-                .map_err(source_failed)
+            self.source.claim(from, Access::Read).await.map_err(source_failed)
         }
     }
 

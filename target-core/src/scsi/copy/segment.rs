@@ -106,7 +106,9 @@ impl Segment {
         {
             return Err((Sense::UNEXPECTED_INEXACT_SEGMENT, None));
         }
-        let inside = |start: Option<u64>, size| start.filter(|start| start.checked_add(len) <= Some(size) && start.checked_add(len).is_some());
+        let inside = |start: Option<u64>, size| {
+            start.filter(|start| start.checked_add(len) <= Some(size) && start.checked_add(len).is_some())
+        };
         let from = inside(start(self.source_lba, blocks.0, from), sizes.0);
         let to = inside(start(self.destination_lba, blocks.1, to), sizes.1);
         Ok(Span {
@@ -206,7 +208,7 @@ mod tests {
         for len in 4..28 {
             assert_eq!(code(&good[..len]), (0x1a, 0x00), "{len}");
         }
-        let mut wrong = good.clone();
+        let mut wrong = good;
         wrong[3] = 0x1c;
         assert_eq!(code(&wrong), (0x26, 0x00));
         for kind in [0x00, 0x01, 0x03, 0x07, 0x0b, 0xbe, 0xff] {

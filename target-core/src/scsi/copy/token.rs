@@ -98,7 +98,10 @@ mod tests {
         assert_eq!(bytes[..8], [0x00, 0x80, 0x00, 0x01, 0, 0, 0x01, 0xf8]);
         assert_eq!(bytes[8..16], [0xa7; 8]);
         assert_eq!(bytes[16..24], [0xe4, 0, 0, 0, 1, 3, 0, 16]);
-        assert_eq!(bytes[48..64], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34]);
+        assert_eq!(
+            bytes[48..64],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34]
+        );
         assert_eq!(bytes[96..100], [0, 0, 2, 0]);
         assert_eq!(bytes[128..], [0xa7; 384]);
         assert_eq!(token.kind().unwrap(), TokenKind::Ours([0xa7; 8]));

@@ -33,7 +33,10 @@ struct Entry {
 
 #[derive(Debug)]
 enum Life {
-    Alive { rod: Arc<Rod>, patience: Duration },
+    Alive {
+        rod: Arc<Rod>,
+        patience: Duration,
+    },
     /// The sense tells of what it died.
     Dead(Sense),
 }
@@ -155,17 +158,7 @@ fn bury(tokens: &mut [Entry]) {
 mod tests {
     use super::*;
     use crate::scsi::cdb::LbaRange;
-    use crate::scsi::testing::unit;
-
-    /// Different bytes each time, and the same in each run.
-    fn counted(bytes: &mut [u8]) {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        for chunk in bytes.chunks_mut(8) {
-            let next = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-            chunk.copy_from_slice(&next[..chunk.len()]);
-        }
-    }
+    use crate::scsi::testing::{counted, unit};
 
     fn service() -> (CopyService, Arc<LogicalUnit>, Arc<Rod>) {
         let unit = unit(64);

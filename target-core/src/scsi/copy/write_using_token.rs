@@ -73,9 +73,7 @@ pub(crate) async fn run(
         data.abort_signal().part()
     };
     let list = ListId::Long(cdb.u32_at(6));
-    let doing = unit
-        .copies()
-        .begin(context.nexus(), list, 0x11, cancel.clone())?;
+    let doing = unit.copies().begin(context.nexus(), list, 0x11, cancel.clone())?;
     let agent = Agent {
         nexus: Arc::clone(context.nexus()),
         tag: context.tag(),
@@ -118,10 +116,7 @@ struct Order {
 #[derive(Debug)]
 enum Source {
     Zeroes,
-    Blocks {
-        rod: Arc<Rod>,
-        unit: Arc<LogicalUnit>,
-    },
+    Blocks { rod: Arc<Rod>, unit: Arc<LogicalUnit> },
 }
 
 /// All that the copy needs, so that it can outlive its command.
@@ -313,7 +308,10 @@ mod tests {
             assert_eq!(code(&whole[..len]), (0x1a, 0x00), "{len}");
         }
         let order = parse(&whole, 100, 512).unwrap();
-        assert_eq!((order.ranges.len(), order.immediate, order.delete), (2, false, false));
+        assert_eq!(
+            (order.ranges.len(), order.immediate, order.delete),
+            (2, false, false)
+        );
     }
 
     #[test]

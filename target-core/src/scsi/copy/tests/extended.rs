@@ -38,7 +38,10 @@ async fn runs_of_one_unit_that_overlap_are_copied_as_they_were() {
         write(&device, 0, from, &pattern(1, 0, 3000)).await;
         let list = extended_copy_list(1, &[&one], &[block_segment(0, 0, 3000, from, to)]);
         assert_eq!(status(&copy(&device, &list).await), Status::Good);
-        assert!(read(&device, 0, to, 3000).await == pattern(1, 0, 3000), "{from} {to}");
+        assert!(
+            read(&device, 0, to, 3000).await == pattern(1, 0, 3000),
+            "{from} {to}"
+        );
     }
 }
 
@@ -53,7 +56,11 @@ async fn bytes_are_copied_from_and_to_the_middle_of_blocks() {
         let list = extended_copy_list(1, &[&one, &two], &[byte_segment(0, 1, len, (3, from), (7, to))]);
         assert_eq!(status(&copy(&device, &list).await), Status::Good);
         let mut expected = around.clone();
-        let (len, from, to) = (len as usize, 3 * 512 + usize::from(from), 7 * 512 + usize::from(to));
+        let (len, from, to) = (
+            len as usize,
+            3 * 512 + usize::from(from),
+            7 * 512 + usize::from(to),
+        );
         expected[to..to + len].copy_from_slice(&source[from..from + len]);
         assert!(read(&device, 1, 0, 2000).await == expected, "{len} {from} {to}");
     }
@@ -82,7 +89,13 @@ async fn a_segment_that_cannot_be_done_ends_the_copy_there() {
         let sense = sense(&outcome);
         assert_eq!(sense.command_specific, Some(1));
         assert_eq!(sense.field.map(|field| field.byte), byte);
-        let (_, told) = run(&device, 0, &[0x84, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], &[]).await;
+        let (_, told) = run(
+            &device,
+            0,
+            &[0x84, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
+            &[],
+        )
+        .await;
         assert_eq!(told, [0, 0, 0, 8, 2, 0, 1, 0, 0, 0, 8, 0]);
     }
     assert!(read(&device, 1, 0, 4).await == pattern(1, 0, 4));
@@ -180,7 +193,11 @@ async fn results_are_told_to_the_nexus_of_the_copy_until_it_goes() {
     let other = crate::scsi::testing::Command::new(0, &ask(0, 7, 255));
     assert_eq!(code(&other.run(&device, &nexus(2)).await.0), (5, 0x24, 0));
     let held = ask(1, 7, 255);
-    assert_eq!(code(&run(&device, 0, &held, &[]).await.0), (5, 0x24, 0), "nothing is ever held");
+    assert_eq!(
+        code(&run(&device, 0, &held, &[]).await.0),
+        (5, 0x24, 0),
+        "nothing is ever held"
+    );
     one.detach(&nexus(1));
     assert_eq!(code(&run(&device, 0, &ask(0, 7, 255), &[]).await.0), (5, 0x24, 0));
 }

@@ -41,7 +41,11 @@ async fn what_a_token_stands_for_is_written_elsewhere_in_parts() {
     assert_eq!(status(&write_using(&device, 1, &more).await), Status::Good);
     assert_eq!(told(&device, 1, 78).await, (3, 100), "there was no more");
     assert!(read(&device, 1, 200, 100).await == whole[3000 * 512..]);
-    assert_eq!(code(&write_using(&device, 1, &more).await), (5, 0x23, 0x09), "deleted");
+    assert_eq!(
+        code(&write_using(&device, 1, &more).await),
+        (5, 0x23, 0x09),
+        "deleted"
+    );
 }
 
 #[tokio::test]
@@ -59,7 +63,11 @@ async fn a_token_may_be_used_by_another_nexus_and_on_its_own_unit() {
 
 #[tokio::test]
 async fn the_first_write_to_its_blocks_revokes_a_token_and_no_other_write_does() {
-    let list = [&[0, 22, 0, 16, 0, 0, 0, 0][..], &[0, 0, 0, 0, 0, 0, 0, 15, 0, 0, 0, 1, 0, 0, 0, 0]].concat();
+    let list = [
+        &[0, 22, 0, 16, 0, 0, 0, 0][..],
+        &[0, 0, 0, 0, 0, 0, 0, 15, 0, 0, 0, 1, 0, 0, 0, 0],
+    ]
+    .concat();
     let unmap = [0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0];
     let write_same = [0x41, 0, 0, 0, 0, 12, 0, 0, 2, 0];
     let (device, [one, _]) = pair(64);
@@ -76,12 +84,20 @@ async fn the_first_write_to_its_blocks_revokes_a_token_and_no_other_write_does()
         write(&device, 1, 10, &[9; 512]).await;
         let order = write_list(0, 0, &token, &[(0, 11)]);
         assert_eq!(status(&write_using(&device, 1, &order).await), Status::Good);
-        assert_eq!(status(&run(&device, 0, &cdb, &data).await.0), Status::Good);
-        assert_eq!(code(&write_using(&device, 1, &order).await), (5, 0x23, 0x06), "{cdb:02x?}");
+        let (outcome, _) = run(&device, 0, &cdb, &data).await;
+        assert_eq!(status(&outcome), Status::Good, "{cdb:02x?} {outcome:?}");
+        assert_eq!(
+            code(&write_using(&device, 1, &order).await),
+            (5, 0x23, 0x06),
+            "{cdb:02x?}"
+        );
     }
     let token = populate(&device, 0, &[(0, 10)]).await;
     let onto_itself = write_list(0, 0, &token, &[(9, 10)]);
-    assert_eq!(code(&write_using(&device, 0, &onto_itself).await), (5, 0x23, 0x06));
+    assert_eq!(
+        code(&write_using(&device, 0, &onto_itself).await),
+        (5, 0x23, 0x06)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,5 +196,8 @@ async fn allocation_lengths_cut_what_is_told() {
         assert_eq!(told.len(), (allocation as usize).min(550));
     }
     let (_, status_alone) = run(&device, 0, &in_cdb(0x05, 77, 1024), &[]).await;
-    assert_eq!((status_alone.len(), status_alone[3], status_alone[5]), (32, 28, 1));
+    assert_eq!(
+        (status_alone.len(), status_alone[3], status_alone[5]),
+        (32, 28, 1)
+    );
 }
