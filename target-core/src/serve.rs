@@ -45,6 +45,9 @@ pub async fn serve(
     let connection = Connection::new(link, node, now());
     let reason = server.run(connection, orders).await;
     log_end(&reason);
+    if let Some(membership) = &server.membership {
+        membership.tell_end(&reason);
+    }
     server.close(&reason).await;
     reason
 }
@@ -138,8 +141,8 @@ impl<M: DataMover> Server<M> {
                     .session
                     .as_ref()
                     .expect("only a normal session manages tasks");
-                let response = target.device.manage(nexus, function, lun);
-                connection.handle(now(), Event::Managed { itt, response });
+                let outcome = target.device.manage(nexus, function, lun);
+                connection.handle(now(), Event::Managed { itt, outcome });
             }
             Action::Admit(admission) => {
                 let membership = self.membership.as_ref().expect("taken at the end alone");

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::cdb::{Cdb, LbaRange};
-use super::table::{AttentionRule, COMMANDS, CommandSpec};
+use super::table::{AttentionRule, COMMANDS, CommandSpec, ErasureRule};
 use super::task_set::{Claim, TaskIdentity, TaskTicket};
 use super::{Failure, LogicalUnit, ScsiTask, Sense, SenseKey, TargetDevice, TaskAttribute, UnitAttention};
 use crate::nexus::NexusId;
@@ -67,7 +67,9 @@ impl CommandContext<'_> {
 
     /// Claims blocks that are named outside the CDB, before they are touched.
     pub(crate) async fn claim(&self, claim: Claim) -> Result<(), Failure> {
-        self.ticket().claim(claim).await
+        self.ticket().claim(claim).await?;
+        // Formatting or sanitizing may have begun since the command did.
+        self.unit().erasure().check(ErasureRule::Refuse)
     }
 
     /// Gives back the blocks that the command claimed; nobody has to wait for it any more.
@@ -98,6 +100,11 @@ impl CommandContext<'_> {
     /// All LUNs that this nexus can use, ascending.
     pub(crate) fn lun_numbers(&self) -> Vec<u16> {
         self.device.numbers()
+    }
+
+    /// Whether this nexus may use the task management functions of RFC 7144.
+    pub(crate) fn offers_queries(&self) -> bool {
+        self.device.offers_queries(self.nexus)
     }
 }
 
@@ -170,6 +177,7 @@ fn admit(
         AttentionRule::Deliver | AttentionRule::Keep => {}
     }
     let spec = spec?;
+    unit.erasure().check(spec.needs.erasure)?;
     check_usage(spec, cdb)?;
     let range = match spec.needs.range {
         Some(field) => Some(check_range((field.extract)(cdb, unit.blocks()), unit)?),
@@ -206,6 +214,7 @@ async fn run(
     }
     // What other commands change is looked at when it is this one's turn.
     if let Some(unit) = unit {
+        unit.erasure().check(admitted.spec.needs.erasure)?;
         if admitted.spec.needs.medium {
             unit.check_medium()?;
         }

@@ -20,7 +20,7 @@ use super::rod::Rod;
 use super::segment::Span;
 use crate::nexus::NexusId;
 use crate::scsi::block::chunks::chunks;
-use crate::scsi::table::Access;
+use crate::scsi::table::{Access, ErasureRule};
 use crate::scsi::task_set::{Claim, TaskIdentity, TaskTicket};
 use crate::scsi::{Failure, LogicalUnit, Sense, TaskAttribute};
 use crate::transfer::AbortSignal;
@@ -124,7 +124,7 @@ impl End {
         &self.unit
     }
 
-    /// Whether the unit lets the copy read or write now.
+    /// Whether the unit lets the copy read or write now. To be asked when the blocks are claimed.
     pub(super) fn check(&self, access: Access) -> Result<(), Failure> {
         if self.abort.is_fired() {
             return Err(Failure::Aborted);
@@ -133,7 +133,7 @@ impl End {
         if access.writes() {
             self.unit.check_writable()?;
         }
-        Ok(())
+        self.unit.erasure().check(ErasureRule::Refuse)
     }
 
     /// Claims the blocks that hold these bytes.
@@ -227,6 +227,7 @@ impl Route {
     }
 
     async fn piece(&mut self, span: Span, aligned: bool, direct: bool) -> Result<(), Trouble> {
+        self.claim(span, aligned).await?;
         let (source_failed, destination_failed) = (
             self.agent.trouble(Trouble::Source),
             self.agent.trouble(Trouble::Destination),
@@ -235,7 +236,6 @@ impl Route {
         self.destination
             .check(Access::Write)
             .map_err(destination_failed)?;
-        self.claim(span, aligned).await?;
         let moved = match (aligned, direct) {
             (true, true) => self.move_direct(span).await,
             (true, false) => self.move_blocks(span).await,

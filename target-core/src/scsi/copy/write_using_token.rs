@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use backstores::Durability;
+use tokio::runtime::Handle;
 
 use super::limits::{MAXIMUM_TOKEN_BYTES, THIRD_PARTY_COPY_OUT};
 use super::operation::{Conclusion, Doing, ListId, Operation};
@@ -89,9 +90,10 @@ pub(crate) async fn run(
         source,
         order,
     };
-    if immediate {
+    // There is a runtime wherever commands run; without one the copy comes before its status.
+    if immediate && let Ok(runtime) = Handle::try_current() {
         doing.operation().background.store(true, Ordering::Relaxed);
-        tokio::spawn(async move { drop(work.run(doing).await) });
+        runtime.spawn(async move { drop(work.run(doing).await) });
         return Ok(());
     }
     match work.run(doing).await {
@@ -227,8 +229,8 @@ impl Work {
     }
 
     async fn zero(&self, bytes: std::ops::Range<u64>, thin: bool) -> Result<(), Failure> {
-        self.destination.check(Access::Write)?;
         self.destination.claim(bytes.clone(), Access::Write).await?;
+        self.destination.check(Access::Write)?;
         let store = self.destination.unit().store();
         let zeroed = if thin {
             store.unmap(bytes).await

@@ -7,9 +7,12 @@ mod identification;
 mod provisioning;
 mod third_party_copy;
 
-use backstores::Geometry;
+use backstores::{Abilities, Geometry};
 
-pub(crate) use block_limits::{MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, maximum_write_same_blocks};
+pub(crate) use block_limits::{
+    AtomicLimits, MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, maximum_compare_and_write_blocks,
+    maximum_write_same_blocks,
+};
 pub(crate) use identification::unit_names;
 pub(crate) use provisioning::is_thin;
 
@@ -23,6 +26,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) config: &'a UnitConfig,
     /// Shape of its medium.
     pub(crate) geometry: &'a Geometry,
+    /// What its store can do beside.
+    pub(crate) abilities: Abilities,
     /// The target port by which it was asked.
     pub(crate) port: &'a TargetPort,
     /// Number of that port in the device, 1 or more.
@@ -66,7 +71,7 @@ const PAGES: &[(u8, Body)] = &[
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use backstores::Geometry;
+    use backstores::{Abilities, Geometry};
     use iscsi_proto::{IscsiName, Tpgt};
 
     use super::{Subject, page};
@@ -100,6 +105,15 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn with_page(code: u8, geometry: &Geometry, config: &UnitConfig) -> Option<Vec<u8>> {
+        page_of_able(code, geometry, Abilities::default(), config)
+    }
+
+    pub(crate) fn page_of_able(
+        code: u8,
+        geometry: &Geometry,
+        abilities: Abilities,
+        config: &UnitConfig,
+    ) -> Option<Vec<u8>> {
         let port = TargetPort {
             name: "iqn.2024-01.org.example:a".parse::<IscsiName>().unwrap(),
             tpgt: Tpgt(1),
@@ -109,6 +123,7 @@ pub(crate) mod tests {
             &Subject {
                 config,
                 geometry,
+                abilities,
                 port: &port,
                 relative_port: 1,
             },
