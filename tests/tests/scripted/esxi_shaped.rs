@@ -48,10 +48,16 @@ async fn two_paths_with_probes_for_offloads() {
     }
     assert_eq!(names[0], names[1]);
 
-    // REPORT TARGET PORT GROUPS: not there, and said so.
-    let probe = cdb::cdb(&[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 2]);
-    let end = first.command(probe).read(512).run().await;
-    assert_eq!(end.sense(), (0x5, 0x24, 0x00));
+    // ATS: a heartbeat block is taken by whoever knows what is in it. The loser learns where it differs.
+    let mut take = cdb::cdb(&[0x89]);
+    take[13] = 1;
+    let (free, ours, theirs) = ([0; 512], [0x11; 512], [0x22; 512]);
+    let heartbeat = first.command(take).write(&[free, ours].concat());
+    heartbeat.run().await.good();
+    let heartbeat = second.command(take).write(&[free, theirs].concat()).run().await;
+    assert_eq!(heartbeat.sense(), (0xe, 0x1d, 0x00), "miscompare");
+    assert_eq!(second.read(0, 1).await, ours);
+
     // RECEIVE COPY RESULTS: which copies there are. EXTENDED COPY is tried without a list.
     let probe = cdb::cdb(&[0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
     let end = first.command(probe).read(512).run().await.good();
