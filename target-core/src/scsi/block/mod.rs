@@ -1,10 +1,10 @@
 //! Commands of block devices (SBC-4), one file each.
 
-pub(crate) mod chunks;
 mod erase;
 mod protect;
 mod usage;
 
+pub(crate) mod chunks;
 pub(crate) mod compare_and_write;
 pub(crate) mod format_unit;
 pub(crate) mod get_lba_status;

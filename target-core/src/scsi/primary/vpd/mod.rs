@@ -5,6 +5,7 @@ mod block_limits;
 mod characteristics;
 mod identification;
 mod provisioning;
+mod third_party_copy;
 
 use backstores::{Abilities, Geometry};
 
@@ -12,6 +13,7 @@ pub(crate) use block_limits::{
     AtomicLimits, MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, maximum_compare_and_write_blocks,
     maximum_write_same_blocks,
 };
+pub(crate) use identification::unit_names;
 pub(crate) use provisioning::is_thin;
 
 use crate::nexus::TargetPort;
@@ -49,10 +51,13 @@ fn supported_pages(subject: &Subject<'_>) -> Vec<u8> {
     pages(subject).map(|(code, _)| *code).collect()
 }
 
-/// The pages that a unit has. From B0h on they belong to a type of device (SPC-4 §7.8.1); ours are those of disks.
+/// The pages that a unit has. From B0h on they belong to a type of device (SPC-4 §7.8.1); ours are those of disks, and only
+/// disks are copied.
 fn pages(subject: &Subject<'_>) -> impl Iterator<Item = &'static (u8, Body)> {
     let is_disk = subject.config.device_type == DeviceType::Disk;
-    PAGES.iter().filter(move |(code, _)| is_disk || *code < 0xb0)
+    PAGES
+        .iter()
+        .filter(move |(code, _)| is_disk || (*code < 0xb0 && *code != THIRD_PARTY_COPY))
 }
 
 /// Unit Serial Number (80h).
@@ -67,10 +72,14 @@ const PAGES: &[(u8, Body)] = &[
     (0x00, supported_pages),
     (0x80, serial_number),
     (0x83, identification::body),
+    (THIRD_PARTY_COPY, third_party_copy::body),
     (0xb0, block_limits::body),
     (0xb1, characteristics::body),
     (0xb2, provisioning::body),
 ];
+
+/// PAGE CODE of what a unit can copy.
+const THIRD_PARTY_COPY: u8 = 0x8f;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -137,7 +146,7 @@ pub(crate) mod tests {
     #[test]
     fn page_00_lists_ascending_codes_that_all_exist() {
         let page = with_page(0x00, &geometry(), &config()).unwrap();
-        assert_eq!(page, [0, 0, 0, 6, 0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2]);
+        assert_eq!(page, [0, 0, 0, 7, 0x00, 0x80, 0x83, 0x8f, 0xb0, 0xb1, 0xb2]);
         for code in &page[4..] {
             assert!(with_page(*code, &geometry(), &config()).is_some(), "{code:#04x}");
         }
