@@ -5,6 +5,7 @@ mod cdrom;
 mod durability;
 mod erasure;
 mod exclusive;
+mod formats;
 mod order;
 mod protection;
 mod refusals;
