@@ -26,6 +26,17 @@ impl Default for ModeParameters {
     }
 }
 
+/// Whose pages they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ModeSubject<'a> {
+    /// Which pages there are.
+    pub(crate) device_type: DeviceType,
+    /// Shape of the medium.
+    pub(crate) geometry: &'a Geometry,
+    /// Blocks have protection information.
+    pub(crate) is_protected: bool,
+}
+
 /// PAGE CONTROL: which values of a page are wanted (SPC-4 §6.13).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PageControl {
@@ -92,7 +103,13 @@ impl ModePage {
     }
 
     /// The page with its header.
-    pub(crate) fn bytes(self, control: PageControl, now: ModeParameters, geometry: &Geometry) -> Vec<u8> {
+    pub(crate) fn bytes(
+        self,
+        control: PageControl,
+        now: ModeParameters,
+        subject: &ModeSubject<'_>,
+    ) -> Vec<u8> {
+        let geometry = subject.geometry;
         let mut page = vec![0; 2 + usize::from(self.length())];
         page[0] = self.code();
         page[1] = self.length();
@@ -120,6 +137,7 @@ impl ModePage {
                 page[2] = GLTSD | when(D_SENSE, parameters.descriptor_sense);
                 page[3] = UNRESTRICTED_REORDERING;
                 page[4] = when(SWP, parameters.software_write_protect);
+                page[5] = when(ATO, subject.is_protected);
             }
             Self::InformationalExceptions => page[2] = DEXCPT,
             Self::Capabilities => capabilities(&mut page),
@@ -164,6 +182,8 @@ const GLTSD: u8 = 0x02;
 const UNRESTRICTED_REORDERING: u8 = 0x10;
 /// Control, byte 4: software write protect.
 const SWP: u8 = 0x08;
+/// Control, byte 5: application tags are the initiator's, and nobody else changes them.
+const ATO: u8 = 0x80;
 /// Informational Exceptions Control, byte 2: none are reported.
 const DEXCPT: u8 = 0x08;
 
@@ -180,9 +200,31 @@ const SPEED: u16 = 48 * 176;
 const BUFFER_KIB: u16 = 256;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::scsi::primary::vpd::tests::geometry;
+
+    /// A disk without protection information.
+    pub(crate) const fn disk(geometry: &Geometry) -> ModeSubject<'_> {
+        ModeSubject {
+            device_type: DeviceType::Disk,
+            geometry,
+            is_protected: false,
+        }
+    }
+
+    #[test]
+    fn application_tags_are_owned_by_initiators_where_there_are_some() {
+        let geometry = geometry();
+        for (is_protected, ato) in [(false, 0x00), (true, 0x80)] {
+            let subject = ModeSubject {
+                is_protected,
+                ..disk(&geometry)
+            };
+            let page = ModePage::Control.bytes(PageControl::Current, ModeParameters::default(), &subject);
+            assert_eq!(page[5], ato);
+        }
+    }
 
     #[test]
     fn current_values_follow_the_parameters() {
@@ -191,7 +233,7 @@ mod tests {
             descriptor_sense: true,
             software_write_protect: true,
         };
-        let page = |page: ModePage, control| page.bytes(control, changed, &geometry());
+        let page = |page: ModePage, control| page.bytes(control, changed, &disk(&geometry()));
         assert_eq!(
             page(ModePage::Control, PageControl::Current)[..5],
             [0x0a, 0x0a, 0x06, 0x10, 0x08]
@@ -230,7 +272,7 @@ mod tests {
             PageControl::Changeable,
         ] {
             assert_eq!(
-                ModePage::Caching.bytes(control, ModeParameters::default(), &stable)[2],
+                ModePage::Caching.bytes(control, ModeParameters::default(), &disk(&stable))[2],
                 0,
                 "{control:?}"
             );
@@ -243,7 +285,11 @@ mod tests {
             .into_iter()
             .flat_map(ModePage::all)
         {
-            let bytes = page.bytes(PageControl::Current, ModeParameters::default(), &geometry());
+            let bytes = page.bytes(
+                PageControl::Current,
+                ModeParameters::default(),
+                &disk(&geometry()),
+            );
             assert_eq!(bytes.len(), usize::from(bytes[1]) + 2);
         }
     }

@@ -2,7 +2,7 @@
 
 use backstores::Geometry;
 
-use super::mode_pages::{ModePage, ModeParameters, PageControl};
+use super::mode_pages::{ModePage, ModeParameters, ModeSubject, PageControl};
 use super::mode_sense::block_descriptor;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
@@ -54,8 +54,12 @@ pub(crate) async fn run(
     let list = data.get_parameters(len).await?;
     data.check()?;
     let before = unit.mode_parameters();
-    let known = ModePage::all(unit.config().device_type);
-    let after = parse(header, known, &list, before, &geometry)?;
+    let subject = ModeSubject {
+        device_type: unit.config().device_type,
+        geometry: &geometry,
+        is_protected: unit.is_protected(),
+    };
+    let after = parse(header, &list, before, &subject)?;
     if after != before {
         if before.write_cache && !after.write_cache {
             // What was acknowledged while the cache was on has to be as safe as what follows.
@@ -77,10 +81,9 @@ enum Header {
 /// The parameters as they are after a list.
 fn parse(
     header: Header,
-    known: &[ModePage],
     list: &[u8],
     before: ModeParameters,
-    geometry: &Geometry,
+    subject: &ModeSubject<'_>,
 ) -> Result<ModeParameters, Failure> {
     if list.is_empty() {
         return Ok(before);
@@ -106,14 +109,14 @@ fn parse(
     let descriptor = list
         .get(header_len..pages_at)
         .ok_or(Sense::PARAMETER_LIST_LENGTH_ERROR)?;
-    check_descriptor(descriptor, header_len, long, geometry)?;
+    check_descriptor(descriptor, header_len, long, subject.geometry)?;
 
     let mut after = before;
     let mut at = pages_at;
     while at < list.len() {
-        let page = parse_page(known, list, at, before, geometry)?;
+        let page = parse_page(list, at, before, subject)?;
         let len = 2 + usize::from(page.length());
-        page.apply(&list[at..at + len], geometry, &mut after);
+        page.apply(&list[at..at + len], subject.geometry, &mut after);
         at += len;
     }
     Ok(after)
@@ -143,13 +146,12 @@ fn check_descriptor(descriptor: &[u8], at: usize, long: bool, geometry: &Geometr
 
 /// The page at `at`: known, complete, and different from the current one only where it may be.
 fn parse_page(
-    known: &[ModePage],
     list: &[u8],
     at: usize,
     before: ModeParameters,
-    geometry: &Geometry,
+    subject: &ModeSubject<'_>,
 ) -> Result<ModePage, Failure> {
-    let page = known
+    let page = ModePage::all(subject.device_type)
         .iter()
         .copied()
         .find(|page| page.code() == list[at] & 0x7f)
@@ -158,8 +160,8 @@ fn parse_page(
     if *sent_length != page.length() {
         return Err(invalid_field(at + 1));
     }
-    let now = page.bytes(PageControl::Current, before, geometry);
-    let changeable = page.bytes(PageControl::Changeable, before, geometry);
+    let now = page.bytes(PageControl::Current, before, subject);
+    let changeable = page.bytes(PageControl::Changeable, before, subject);
     let sent = list
         .get(at..at + now.len())
         .ok_or(Sense::PARAMETER_LIST_LENGTH_ERROR)?;
@@ -194,10 +196,9 @@ const SP: u8 = 0x01;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scsi::DeviceType;
+    use crate::scsi::primary::mode_pages::tests::disk;
     use crate::scsi::primary::vpd::tests::geometry;
 
-    const DISK: &[ModePage] = ModePage::all(DeviceType::Disk);
     const CONTROL: [u8; 12] = [0x0a, 0x0a, 0x02, 0x10, 0, 0, 0, 0, 0, 0, 0, 0];
 
     fn six(descriptor: &[u8], pages: &[u8]) -> Vec<u8> {
@@ -212,7 +213,7 @@ mod tests {
     }
 
     fn parse_six(list: &[u8]) -> Result<ModeParameters, Failure> {
-        parse(Header::Six, DISK, list, ModeParameters::default(), &geometry())
+        parse(Header::Six, list, ModeParameters::default(), &disk(&geometry()))
     }
 
     #[test]
@@ -254,7 +255,7 @@ mod tests {
         }
         let ten = [&[0, 0, 0, 0x10, 0, 0, 0, 0][..], &with(&CONTROL, 2, 0x06)].concat();
         assert!(
-            parse(Header::Ten, DISK, &ten, before, &geometry())
+            parse(Header::Ten, &ten, before, &disk(&geometry()))
                 .unwrap()
                 .descriptor_sense
         );

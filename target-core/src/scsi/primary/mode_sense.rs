@@ -2,7 +2,7 @@
 
 use backstores::Geometry;
 
-use super::mode_pages::{ALL_PAGES, ModePage, ModeParameters, PageControl};
+use super::mode_pages::{ALL_PAGES, ModePage, ModeParameters, ModeSubject, PageControl};
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
@@ -51,15 +51,12 @@ pub(crate) async fn run(
     };
     let parameters = unit.mode_parameters();
     let device_type = unit.config().device_type;
-    let known = ModePage::all(device_type);
-    let pages = pages(
-        known,
-        cdb.u8_at(2) & 0x3f,
-        cdb.u8_at(3),
-        control,
-        parameters,
-        &geometry,
-    )?;
+    let subject = ModeSubject {
+        device_type,
+        geometry: &geometry,
+        is_protected: unit.is_protected(),
+    };
+    let pages = pages(cdb.u8_at(2) & 0x3f, cdb.u8_at(3), control, parameters, &subject)?;
     let (specific, descriptor) = match device_type {
         // Drives have neither (MMC-6 §7.2.2).
         DeviceType::Cdrom => (0, Vec::new()),
@@ -115,21 +112,20 @@ impl Form {
 
 /// The pages that a page code and a subpage code ask for.
 fn pages(
-    known: &[ModePage],
     code: u8,
     subpage: u8,
     control: PageControl,
     parameters: ModeParameters,
-    geometry: &Geometry,
+    subject: &ModeSubject<'_>,
 ) -> Result<Vec<u8>, Failure> {
     // There are no subpages, so that "all subpages" adds none.
     if subpage != 0 && subpage != ALL_SUBPAGES {
         return Err(Cdb::invalid_field(3));
     }
-    let wanted: Vec<u8> = known
+    let wanted: Vec<u8> = ModePage::all(subject.device_type)
         .iter()
         .filter(|page| code == ALL_PAGES || code == page.code())
-        .flat_map(|page| page.bytes(control, parameters, geometry))
+        .flat_map(|page| page.bytes(control, parameters, subject))
         .collect();
     if wanted.is_empty() {
         return Err(Cdb::invalid_bit(2, 5));
@@ -164,16 +160,16 @@ const DPOFUA: u8 = 0x10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scsi::primary::mode_pages::tests::disk;
     use crate::scsi::primary::vpd::tests::geometry;
 
     fn select(code: u8, subpage: u8) -> Result<Vec<u8>, Failure> {
         pages(
-            ModePage::all(DeviceType::Disk),
             code,
             subpage,
             PageControl::Current,
             ModeParameters::default(),
-            &geometry(),
+            &disk(&geometry()),
         )
     }
 
