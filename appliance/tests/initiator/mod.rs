@@ -47,7 +47,7 @@ impl Initiator {
         push_pair(&mut keys, "InitiatorName", "iqn.2026-11.org.example:host");
         push_pair(&mut keys, "TargetName", target);
         push_pair(&mut keys, "SessionType", "Normal");
-        initiator.send(Request::Login(login), &keys);
+        initiator.send(&Request::Login(login), &keys);
         match initiator.hear() {
             (Response::Login(response), _) => {
                 assert_eq!(response.status, LoginStatus::Success);
@@ -79,7 +79,7 @@ impl Initiator {
             cdb: padded,
         };
         self.cmd_sn.advance();
-        self.send(Request::ScsiCommand(command), out);
+        self.send(&Request::ScsiCommand(command), out);
         let mut data_in = Vec::new();
         loop {
             match self.hear() {
@@ -99,7 +99,7 @@ impl Initiator {
         }
     }
 
-    fn send(&mut self, request: Request, data: &[u8]) {
+    fn send(&mut self, request: &Request, data: &[u8]) {
         let mut bhs = request.encode();
         let frame = Frame {
             ahs_len: 0,
