@@ -1,6 +1,7 @@
 //! Conversations with the whole target over a real socket, one topic a file.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod block_commands;
 mod digests;
 mod discovery;
 mod esxi_shaped;

@@ -110,9 +110,14 @@ async fn discovery_login_inspection_and_use() {
         .run()
         .await
         .good();
-    // PERSISTENT RESERVE IN is only asked by clusters, and not known.
-    let end = initiator.command(cdb::cdb(&[0x5e])).read(0).run().await;
-    assert_eq!(end.sense(), (0x5, 0x20, 0x00));
+    // READ KEYS, which clusters ask: nobody is registered.
+    let end = initiator
+        .command(cdb::cdb(&[0x5e, 0, 0, 0, 0, 0, 0, 0x20, 0]))
+        .read(8192)
+        .run()
+        .await
+        .good();
+    assert_eq!(end.data, [0; 8]);
 
     // A format: the first and the last blocks, then a flush.
     initiator
