@@ -9,6 +9,7 @@ mod hostile;
 mod login;
 mod queries;
 mod read_write;
+mod reservations;
 mod residuals;
 mod sessions;
 mod task_management;
