@@ -11,8 +11,9 @@ use iscsi_proto::Lun;
 use iscsi_proto::pdu::Function;
 
 use super::*;
-use crate::scsi::testing::faulty;
-use crate::scsi::{Outcome, Sense};
+use crate::scsi::testing::{connection, faulty};
+use crate::scsi::{Outcome, ScsiTask, Sense, TaskAttribute};
+use crate::transfer::{TaskEvent, Transfer};
 
 const TEST_UNIT_READY: [u8; 6] = [0; 6];
 const BLOCK_ERASE: [u8; 10] = [0x48, 0x02, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -214,6 +215,37 @@ async fn older_writes_come_before_it_and_no_later_one_gets_between() {
     store.resume();
     assert!(ended(&device).await);
     assert_eq!(read(&device, 5, 1).await, [0xee; 512]);
+}
+
+#[tokio::test]
+async fn a_command_that_names_its_blocks_late_is_refused_when_it_comes_too_late() {
+    let (device, store) = faulty(1024);
+    let (setup, mut unmap) = connection(0, 24, Vec::new(), 0);
+    let cdb = [0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0];
+    let task = ScsiTask {
+        lun: Lun::ZERO,
+        cdb: cdb.to_vec().into(),
+        attribute: TaskAttribute::Simple,
+        priority: 0,
+        tag: 9,
+    };
+    let command = device.execute(&nexus(1), task, Transfer::new(setup));
+    let command = tokio::spawn(command);
+    let Some(TaskEvent::Get { mut buf, reply, .. }) = unmap.event().await else {
+        panic!("it asks for its list");
+    };
+    store.hold(Matching::op(StoreOp::Write));
+    let (sanitize, list) = overwrite(0x80, 0x01, &[0xee]);
+    good(&device, &sanitize, &list).await;
+    buf.fill(0);
+    buf[..4].copy_from_slice(&[0, 22, 0, 16]);
+    buf[19] = 1;
+    assert!(reply.send(Ok(buf)).is_ok());
+    command.await.unwrap();
+    assert_eq!(sense(&unmap.serve().await.0).code, (0x04, 0x1b));
+    store.resume();
+    assert!(ended(&device).await);
+    assert_eq!(read(&device, 0, 1).await, [0xee; 512]);
 }
 
 #[tokio::test]
