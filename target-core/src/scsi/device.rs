@@ -10,6 +10,7 @@ use iscsi_proto::{IscsiName, Lun, Tpgt};
 
 pub use iscsi_proto::pdu::TaskAttribute;
 
+use super::copy::CopyService;
 use super::lu::same;
 use super::{LogicalUnit, UnitAttention, engine};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
@@ -26,6 +27,7 @@ pub struct TargetDevice {
     nexuses: Mutex<Vec<Arc<NexusId>>>,
     /// Those of them that agreed on the functions of RFC 7144.
     querying: Mutex<Vec<Arc<NexusId>>>,
+    copies: CopyService,
 }
 
 /// A command as SAM-5 §5.1 sees it.
@@ -62,6 +64,7 @@ impl TargetDevice {
             luns: RwLock::default(),
             nexuses: Mutex::default(),
             querying: Mutex::default(),
+            copies: CopyService::default(),
         })
     }
 
@@ -69,6 +72,23 @@ impl TargetDevice {
     #[must_use]
     pub fn name(&self) -> &IscsiName {
         &self.name
+    }
+
+    /// Gives the device a source of random bytes, which the names of its tokens are made of; without one it makes no
+    /// tokens. The first one stays.
+    pub fn seed(&self, entropy: fn(&mut [u8])) {
+        self.copies.seed(entropy);
+    }
+
+    /// What the copies of all its units share.
+    pub(crate) fn copies(&self) -> &CopyService {
+        &self.copies
+    }
+
+    /// The first unit like this, by number.
+    pub(crate) fn find_unit(&self, wanted: impl Fn(&LogicalUnit) -> bool) -> Option<Arc<LogicalUnit>> {
+        let luns = self.luns.read().expect(UNPOISONED);
+        luns.values().find(|unit| wanted(unit)).cloned()
     }
 
     /// Adds a LUN. Every attached nexus is told (3F/0E). `false` when the number is taken, or higher than

@@ -16,11 +16,12 @@ use crate::transfer::Transfer;
 /// What a command runs on.
 #[derive(Debug)]
 pub(crate) struct CommandContext<'a> {
-    device: &'a TargetDevice,
+    device: &'a Arc<TargetDevice>,
     nexus: &'a Arc<NexusId>,
     unit: Option<&'a Arc<LogicalUnit>>,
     range: Option<LbaRange>,
     ticket: Option<&'a TaskTicket>,
+    tag: u32,
 }
 
 impl CommandContext<'_> {
@@ -37,6 +38,21 @@ impl CommandContext<'_> {
     /// The logical unit, for what goes on after the command.
     pub(crate) fn shared_unit(&self) -> &Arc<LogicalUnit> {
         self.unit.expect("the command's entry in the table needs a unit")
+    }
+
+    /// The target device.
+    pub(crate) fn device(&self) -> &Arc<TargetDevice> {
+        self.device
+    }
+
+    /// Task tag, for the log.
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    /// The first unit like this among those that the nexus can reach.
+    pub(crate) fn find_unit(&self, wanted: impl Fn(&LogicalUnit) -> bool) -> Option<Arc<LogicalUnit>> {
+        self.device.find_unit(wanted)
     }
 
     /// The logical unit, for commands that also answer when the LUN names none.
@@ -64,11 +80,6 @@ impl CommandContext<'_> {
     fn ticket(&self) -> &TaskTicket {
         self.ticket
             .expect("the command's entry in the table needs a unit")
-    }
-
-    /// The target device.
-    pub(crate) fn device(&self) -> &TargetDevice {
-        self.device
     }
 
     /// Aborts the tasks of other commands whose nexus is `concerned`. Returns the nexuses that lost tasks.
@@ -205,7 +216,7 @@ fn admit(
 }
 
 async fn run(
-    device: &TargetDevice,
+    device: &Arc<TargetDevice>,
     nexus: &Arc<NexusId>,
     unit: Option<&Arc<LogicalUnit>>,
     mut admitted: Admitted,
@@ -232,6 +243,7 @@ async fn run(
         unit,
         range: admitted.range,
         ticket: admitted.ticket.as_ref(),
+        tag: task.tag,
     };
     data.check()?;
     tracing::trace!(command = admitted.spec.name, tag = task.tag, lun = %task.lun, "runs");

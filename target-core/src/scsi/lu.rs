@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use backstores::{BlockStore, Durability};
 
 use super::attention::AttentionQueue;
+use super::copy::CopyOperations;
 use super::erasure::Erasure;
 use super::medium::Medium;
 use super::primary::mode_pages::ModeParameters;
@@ -44,6 +45,7 @@ pub struct LogicalUnit {
     tasks: Arc<TaskSet>,
     attentions: Attentions,
     reservations: Reservations,
+    copies: CopyOperations,
 }
 
 /// What each nexus has still to be told.
@@ -76,6 +78,7 @@ impl LogicalUnit {
             tasks: Arc::default(),
             attentions: Attentions::default(),
             reservations: Reservations::default(),
+            copies: CopyOperations::default(),
         })
     }
 
@@ -176,6 +179,11 @@ impl LogicalUnit {
         &self.tasks
     }
 
+    /// The copies it was told to do.
+    pub(crate) fn copies(&self) -> &CopyOperations {
+        &self.copies
+    }
+
     /// What is reserved.
     pub(crate) fn reservations(&self) -> &Reservations {
         &self.reservations
@@ -210,6 +218,7 @@ impl LogicalUnit {
         self.tasks.abort(|owner| same(owner, nexus));
         self.medium().allow(nexus);
         self.reservations.nexus_lost(nexus);
+        self.copies.forget_nexus(nexus);
     }
 
     /// Back to the state after power on, as far as a reset goes (SAM-5 §6.3.2, §6.3.3): all tasks are aborted, nobody
@@ -219,6 +228,7 @@ impl LogicalUnit {
         self.tasks.abort(|_| true);
         self.medium().allow_all();
         self.reservations.reset();
+        self.copies.forget_all();
         self.set_mode_parameters(ModeParameters::default());
         self.raise(told, None);
     }

@@ -3,6 +3,7 @@
 mod attention;
 mod block;
 mod cdb;
+mod copy;
 mod device;
 mod engine;
 mod erasure;

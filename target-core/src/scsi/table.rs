@@ -5,7 +5,7 @@
 use super::cdb::{Cdb, LbaRange};
 use super::engine::CommandContext;
 use super::primary::vpd::{AtomicLimits, is_thin};
-use super::{Failure, LogicalUnit, block, primary};
+use super::{Failure, LogicalUnit, block, copy, primary};
 use crate::transfer::Transfer;
 
 /// One command.
@@ -95,6 +95,18 @@ pub(crate) enum Access {
     Write,
     /// Reads and writes them in one step that nobody else may see half done.
     Exclusive,
+    /// Reads them while nobody writes them.
+    ReadStill,
+}
+
+impl Access {
+    /// Whether the blocks may differ afterwards.
+    pub(crate) const fn writes(self) -> bool {
+        match self {
+            Self::Exclusive | Self::Write => true,
+            Self::Read | Self::ReadStill => false,
+        }
+    }
 }
 
 /// Rows of the tables "commands allowed in the presence of reservations" (SPC-4 table 65, SBC-4 table 13). A reservation
@@ -227,6 +239,11 @@ impl Needs {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Operation {
     CompareAndWrite,
+    CopyOperatingParameters,
+    CopyOperationAbort,
+    CopyStatus,
+    ExtendedCopy,
+    FailedSegmentDetails,
     FormatUnit,
     GetLbaStatus,
     Inquiry,
@@ -235,6 +252,7 @@ pub(crate) enum Operation {
     OrWrite,
     PersistentReserveIn,
     PersistentReserveOut,
+    PopulateToken,
     PreFetch,
     PreventAllow,
     Read,
@@ -247,6 +265,7 @@ pub(crate) enum Operation {
     ReportTmfs,
     RequestSense,
     Reserve,
+    RodTokenInformation,
     Sanitize,
     StartStop,
     SynchronizeCache,
@@ -257,6 +276,7 @@ pub(crate) enum Operation {
     WriteAndVerify,
     WriteAtomic,
     WriteSame,
+    WriteUsingToken,
 }
 
 impl Operation {
@@ -269,6 +289,12 @@ impl Operation {
     ) -> Result<(), Failure> {
         match self {
             Self::CompareAndWrite => block::compare_and_write::run(context, cdb, data).await,
+            Self::CopyOperatingParameters => copy::operating_parameters::run(context, cdb, data).await,
+            Self::CopyOperationAbort => copy::operation_abort::run(context, cdb, data).await,
+            Self::CopyStatus => copy::copy_status::run(context, cdb, data).await,
+            // Boxed: all other commands would carry the size of these.
+            Self::ExtendedCopy => Box::pin(copy::extended_copy::run(context, cdb, data)).await,
+            Self::FailedSegmentDetails => copy::failed_segment::run(context, cdb, data).await,
             Self::FormatUnit => block::format_unit::run(context, cdb, data).await,
             Self::GetLbaStatus => block::get_lba_status::run(context, cdb, data).await,
             Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
@@ -277,6 +303,7 @@ impl Operation {
             Self::OrWrite => block::or_write::run(context, cdb, data).await,
             Self::PersistentReserveIn => primary::persistent_reserve_in::run(context, cdb, data).await,
             Self::PersistentReserveOut => primary::persistent_reserve_out::run(context, cdb, data).await,
+            Self::PopulateToken => Box::pin(copy::populate_token::run(context, cdb, data)).await,
             Self::PreFetch => block::pre_fetch::run(context, cdb, data).await,
             Self::PreventAllow => block::prevent_allow::run(context, cdb, data).await,
             Self::Read => block::read::run(context, cdb, data).await,
@@ -289,6 +316,7 @@ impl Operation {
             Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
             Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
             Self::Reserve => primary::reserve::run(context, cdb, data).await,
+            Self::RodTokenInformation => copy::rod_token_information::run(context, cdb, data).await,
             Self::Sanitize => block::sanitize::run(context, cdb, data).await,
             Self::StartStop => block::start_stop::run(context, cdb, data).await,
             Self::SynchronizeCache => block::sync_cache::run(context, cdb, data).await,
@@ -299,6 +327,7 @@ impl Operation {
             Self::WriteAndVerify => block::write_and_verify::run(context, cdb, data).await,
             Self::WriteAtomic => block::write_atomic::run(context, cdb, data).await,
             Self::WriteSame => block::write_same::run(context, cdb, data).await,
+            Self::WriteUsingToken => Box::pin(copy::write_using_token::run(context, cdb, data)).await,
         }
     }
 }
@@ -348,6 +377,15 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &primary::persistent_reserve_out::REGISTER_AND_IGNORE,
     &primary::persistent_reserve_out::REGISTER_AND_MOVE,
     &primary::persistent_reserve_out::REPLACE_LOST,
+    &copy::extended_copy::SPEC,
+    &copy::populate_token::SPEC,
+    &copy::write_using_token::SPEC,
+    &copy::operation_abort::SPEC,
+    &copy::copy_status::COPY_STATUS_LID1,
+    &copy::operating_parameters::SPEC,
+    &copy::failed_segment::SPEC,
+    &copy::copy_status::COPY_STATUS_LID4,
+    &copy::rod_token_information::SPEC,
     &block::read::READ_16,
     &block::compare_and_write::SPEC,
     &block::write::WRITE_16,

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod block_commands;
+mod copy;
 mod digests;
 mod discovery;
 mod esxi_shaped;
