@@ -10,7 +10,7 @@ use std::path::Path;
 /// old file is still there, unless it was the last step that failed, the sync of the directory: then either of both may be
 /// found after a power cut.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
+    let directory = path.parent().unwrap_or_else(|| Path::new("."));
     if !directory.is_dir() {
         fs::create_dir_all(directory)?;
         directory.parent().map_or(Ok(()), sync_directory)?;
@@ -31,7 +31,7 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
 /// Takes the file away, if it is there. Durable when this returns.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
-        Ok(()) => sync_directory(path.parent().unwrap_or(Path::new("."))),
+        Ok(()) => sync_directory(path.parent().unwrap_or_else(|| Path::new("."))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
