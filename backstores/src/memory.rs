@@ -201,6 +201,7 @@ impl BlockStore for MemoryStore {
     fn abilities(&self) -> Abilities {
         Abilities {
             atomic_len: u32::try_from(CHUNK).expect("a buffer is short"),
+            transient: true,
             ..Abilities::default()
         }
     }

@@ -81,6 +81,8 @@ pub struct Abilities {
     pub atomic_len: u32,
     /// [`BlockStore::erase_key`] works.
     pub key_erase: bool,
+    /// What is written is gone when the process is.
+    pub transient: bool,
 }
 
 /// A run of one kind of space.

@@ -11,6 +11,7 @@ mod lu;
 mod medium;
 mod primary;
 mod reservations;
+mod sanitize_mark;
 mod sense;
 mod status;
 mod table;
@@ -26,5 +27,6 @@ pub use lu::{LogicalUnit, UnitConfig};
 pub use reservations::{
     KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,
 };
+pub use sanitize_mark::{MarkKeeper, MarkRequest, SanitizeMark};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};
