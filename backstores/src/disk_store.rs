@@ -219,6 +219,9 @@ impl BlockStore for DiskStore {
     }
 
     async fn prefetch(&self, range: Range<u64>) -> bool {
+        if self.disk.is_direct() {
+            return false;
+        }
         let hint = move |disk: &Disk| {
             let len = NonZeroU64::new(range.end.saturating_sub(range.start));
             Ok(rustix::fs::fadvise(

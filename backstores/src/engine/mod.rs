@@ -48,8 +48,8 @@ impl Disk {
         &self.fd
     }
 
-    /// Whether the page cache is passed by.
-    pub(crate) fn is_direct(&self) -> bool {
+    /// Whether the page cache is bypassed.
+    pub(crate) const fn is_direct(&self) -> bool {
         self.direct
     }
 

@@ -1,7 +1,7 @@
 //! The SCSI target device behind one iSCSI target node: LUN map, nexuses, the way into the engine.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ pub use iscsi_proto::pdu::TaskAttribute;
 use super::copy::CopyService;
 use super::lu::same;
 use super::{LogicalUnit, UnitAttention, engine};
-use crate::nexus::NexusId;
+use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::Transfer;
 
 /// A SCSI target device with one target port per portal group.
@@ -270,6 +270,34 @@ impl TargetDevice {
         place.and_then(|place| u16::try_from(place + 1).ok()).unwrap_or(0)
     }
 
+    /// [`relative_port`](Self::relative_port) of a target port; 0 for another device's.
+    pub(crate) fn relative_port_of(&self, port: &TargetPort) -> u16 {
+        if port.name == self.name {
+            self.relative_port(port.tpgt)
+        } else {
+            0
+        }
+    }
+
+    /// The target port of a RELATIVE TARGET PORT IDENTIFIER.
+    pub(crate) fn target_port(&self, relative: u16) -> Option<TargetPort> {
+        let place = usize::from(relative).checked_sub(1)?;
+        self.ports.get(place).map(|tpgt| self.port(*tpgt))
+    }
+
+    /// All target ports, in the order of their relative identifiers.
+    pub(crate) fn target_ports(&self) -> Vec<TargetPort> {
+        self.ports.iter().map(|tpgt| self.port(*tpgt)).collect()
+    }
+
+    /// The ports of an initiator device that have a session, each once.
+    pub(crate) fn initiator_ports(&self, name: &IscsiName) -> Vec<InitiatorPort> {
+        let nexuses = self.nexuses();
+        let of_device = nexuses.iter().filter(|nexus| nexus.initiator.name == *name);
+        let ports: BTreeSet<_> = of_device.map(|nexus| nexus.initiator.clone()).collect();
+        ports.into_iter().collect()
+    }
+
     /// A nexus has read the LUN map: on no unit has it to be told any more that it changed (SPC-4 §6.33).
     pub(crate) fn clear_reported_luns(&self, nexus: &Arc<NexusId>) {
         for unit in self.units() {
@@ -289,6 +317,13 @@ impl TargetDevice {
     /// The units as they are mapped; twice when two numbers lead to one.
     fn units(&self) -> Vec<Arc<LogicalUnit>> {
         self.luns.read().expect(UNPOISONED).values().cloned().collect()
+    }
+
+    fn port(&self, tpgt: Tpgt) -> TargetPort {
+        TargetPort {
+            name: self.name.clone(),
+            tpgt,
+        }
     }
 
     fn luns_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<u16, Arc<LogicalUnit>>> {

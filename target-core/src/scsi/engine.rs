@@ -82,6 +82,11 @@ impl CommandContext<'_> {
             .expect("the command's entry in the table needs a unit")
     }
 
+    /// Aborts the tasks of other commands whose nexus is `concerned`. Returns the nexuses that lost tasks.
+    pub(crate) fn abort_others(&self, concerned: impl Fn(&Arc<NexusId>) -> bool) -> Vec<Arc<NexusId>> {
+        self.ticket().abort_others(concerned)
+    }
+
     /// The next unit attention of this nexus, which is thereby told.
     pub(crate) fn take_attention(&self) -> Option<Sense> {
         self.unit?.take_attention(self.nexus).map(UnitAttention::sense)
@@ -164,10 +169,19 @@ fn admit(
         return Err(Sense::INVALID_MESSAGE_ERROR.into());
     }
     // A command that we do not know reports an attention like most of those that we know (SAM-5 §5.14).
-    match spec
+    let rule = spec
         .as_ref()
-        .map_or(AttentionRule::Report, |spec| spec.needs.attention)
+        .map_or(AttentionRule::Report, |spec| spec.needs.attention);
+    // A reset is told before a conflict, any other attention after it (SAM-5 §5.3.3).
+    if rule == AttentionRule::Report
+        && let Some(reset) = unit.take_reset(nexus)
     {
+        return Err(reset.sense().into());
+    }
+    if let Ok(spec) = &spec {
+        check_reservation(spec, cdb, unit, nexus)?;
+    }
+    match rule {
         AttentionRule::Report => {
             if let Some(attention) = unit.take_attention(nexus) {
                 return Err(attention.sense().into());
@@ -214,6 +228,7 @@ async fn run(
     }
     // What other commands change is looked at when it is this one's turn.
     if let Some(unit) = unit {
+        check_reservation(admitted.spec, Cdb::new(&task.cdb), unit, nexus)?;
         unit.erasure().check(admitted.spec.needs.erasure)?;
         if admitted.spec.needs.medium {
             unit.check_medium()?;
@@ -234,6 +249,16 @@ async fn run(
     tracing::trace!(command = admitted.spec.name, tag = task.tag, lun = %task.lun, "runs");
     let operation = admitted.spec.operation;
     operation.run(&context, Cdb::new(&task.cdb), data).await
+}
+
+/// RESERVATION CONFLICT when a reservation keeps the command out.
+fn check_reservation(
+    spec: &CommandSpec,
+    cdb: Cdb<'_>,
+    unit: &LogicalUnit,
+    nexus: &Arc<NexusId>,
+) -> Result<(), Failure> {
+    unit.reservations().check(spec.needs.reservation.of(cdb), nexus)
 }
 
 /// Makes the sense complete with what only the unit knows.

@@ -10,6 +10,7 @@ mod erasure;
 mod lu;
 mod medium;
 mod primary;
+mod reservations;
 mod sense;
 mod status;
 mod table;
@@ -22,5 +23,8 @@ mod tests;
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
 pub use lu::{LogicalUnit, UnitConfig};
+pub use reservations::{
+    KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,
+};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};

@@ -245,6 +245,8 @@ impl Sense {
     pub const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x00);
     pub const PARAMETER_NOT_SUPPORTED: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x01);
     pub const PARAMETER_VALUE_INVALID: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x02);
+    pub const INVALID_RELEASE_OF_PERSISTENT_RESERVATION: Self =
+        Self::new(SenseKey::IllegalRequest, 0x26, 0x04);
     pub const SAVING_PARAMETERS_NOT_SUPPORTED: Self = Self::new(SenseKey::IllegalRequest, 0x39, 0x00);
     pub const OPERATION_IN_PROGRESS: Self = Self::new(SenseKey::IllegalRequest, 0x00, 0x16);
     pub const UNSUPPORTED_TOKEN_TYPE: Self = Self::new(SenseKey::IllegalRequest, 0x23, 0x01);
@@ -266,6 +268,7 @@ impl Sense {
         Self::new(SenseKey::IllegalRequest, 0x55, 0x0d);
     pub const INVALID_MESSAGE_ERROR: Self = Self::new(SenseKey::IllegalRequest, 0x49, 0x00);
     pub const MEDIUM_REMOVAL_PREVENTED: Self = Self::new(SenseKey::IllegalRequest, 0x53, 0x02);
+    pub const INSUFFICIENT_REGISTRATION_RESOURCES: Self = Self::new(SenseKey::IllegalRequest, 0x55, 0x04);
 
     pub const NOT_READY_TO_READY_CHANGE: Self = Self::new(SenseKey::UnitAttention, 0x28, 0x00);
     pub const POWER_ON_OR_RESET_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x00);
@@ -273,6 +276,9 @@ impl Sense {
     pub const DEVICE_RESET_FUNCTION_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x03);
     pub const I_T_NEXUS_LOSS_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x07);
     pub const MODE_PARAMETERS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x01);
+    pub const RESERVATIONS_PREEMPTED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x03);
+    pub const RESERVATIONS_RELEASED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x04);
+    pub const REGISTRATIONS_PREEMPTED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x05);
     pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x09);
     pub const COMMANDS_CLEARED_BY_ANOTHER_INITIATOR: Self = Self::new(SenseKey::UnitAttention, 0x2f, 0x00);
     pub const INQUIRY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x03);

@@ -70,7 +70,6 @@ pub(crate) struct Needs {
     /// The blocks that the CDB names.
     pub(crate) range: Option<RangeField>,
     /// What a reservation of another nexus does to it.
-    #[expect(dead_code, reason = "reservations are enforced when there are some")]
     pub(crate) reservation: ReservationClass,
     /// What a pending unit attention does to it.
     pub(crate) attention: AttentionRule,
@@ -110,15 +109,40 @@ impl Access {
     }
 }
 
-/// Columns of the tables "commands allowed in the presence of reservations" (SPC-4, SBC-4).
+/// Rows of the tables "commands allowed in the presence of reservations" (SPC-4 table 65, SBC-4 table 13). A reservation
+/// of SPC-2 keeps out all but the first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReservationClass {
     /// Runs whatever is reserved.
     Always,
+    /// Runs beside every persistent reservation.
+    Persistent,
     /// Reads the medium or what it says: conflicts with exclusive access.
     Reads,
     /// Changes the medium or the unit: conflicts with write exclusive too.
     Writes,
+    /// `Always` when these bits of the CDB have this value, else `Writes`.
+    WritesUnless {
+        /// Byte of the CDB.
+        byte: u8,
+        /// Its bits.
+        mask: u8,
+        /// Their value.
+        value: u8,
+    },
+}
+
+impl ReservationClass {
+    /// The class of one CDB.
+    pub(crate) fn of(self, cdb: Cdb<'_>) -> Self {
+        match self {
+            Self::WritesUnless { byte, mask, value } if cdb.u8_at(byte.into()) & mask == value => {
+                Self::Always
+            }
+            Self::WritesUnless { .. } => Self::Writes,
+            Self::Always | Self::Persistent | Self::Reads | Self::Writes => self,
+        }
+    }
 }
 
 /// What a pending unit attention does to a command (SAM-5 §5.14).
@@ -226,6 +250,8 @@ pub(crate) enum Operation {
     ModeSelect,
     ModeSense,
     OrWrite,
+    PersistentReserveIn,
+    PersistentReserveOut,
     PopulateToken,
     PreFetch,
     PreventAllow,
@@ -233,10 +259,12 @@ pub(crate) enum Operation {
     ReadCapacity10,
     ReadCapacity16,
     ReadDefectData,
+    Release,
     ReportLuns,
     ReportOpcodes,
     ReportTmfs,
     RequestSense,
+    Reserve,
     RodTokenInformation,
     Sanitize,
     StartStop,
@@ -273,6 +301,8 @@ impl Operation {
             Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
             Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
             Self::OrWrite => block::or_write::run(context, cdb, data).await,
+            Self::PersistentReserveIn => primary::persistent_reserve_in::run(context, cdb, data).await,
+            Self::PersistentReserveOut => primary::persistent_reserve_out::run(context, cdb, data).await,
             Self::PopulateToken => Box::pin(copy::populate_token::run(context, cdb, data)).await,
             Self::PreFetch => block::pre_fetch::run(context, cdb, data).await,
             Self::PreventAllow => block::prevent_allow::run(context, cdb, data).await,
@@ -280,10 +310,12 @@ impl Operation {
             Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
             Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
             Self::ReadDefectData => block::read_defect_data::run(context, cdb, data).await,
+            Self::Release => primary::release::run(context, cdb, data).await,
             Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
             Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
             Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
             Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::Reserve => primary::reserve::run(context, cdb, data).await,
             Self::RodTokenInformation => copy::rod_token_information::run(context, cdb, data).await,
             Self::Sanitize => block::sanitize::run(context, cdb, data).await,
             Self::StartStop => block::start_stop::run(context, cdb, data).await,
@@ -309,6 +341,8 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::write::WRITE_6,
     &primary::inquiry::SPEC,
     &primary::mode_select::MODE_SELECT_6,
+    &primary::reserve::RESERVE_6,
+    &primary::release::RELEASE_6,
     &primary::mode_sense::MODE_SENSE_6,
     &block::start_stop::SPEC,
     &block::prevent_allow::SPEC,
@@ -327,7 +361,22 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::sanitize::CRYPTOGRAPHIC_ERASE,
     &block::sanitize::EXIT_FAILURE_MODE,
     &primary::mode_select::MODE_SELECT_10,
+    &primary::reserve::RESERVE_10,
+    &primary::release::RELEASE_10,
     &primary::mode_sense::MODE_SENSE_10,
+    &primary::persistent_reserve_in::READ_KEYS,
+    &primary::persistent_reserve_in::READ_RESERVATION,
+    &primary::persistent_reserve_in::REPORT_CAPABILITIES,
+    &primary::persistent_reserve_in::READ_FULL_STATUS,
+    &primary::persistent_reserve_out::REGISTER,
+    &primary::persistent_reserve_out::RESERVE,
+    &primary::persistent_reserve_out::RELEASE,
+    &primary::persistent_reserve_out::CLEAR,
+    &primary::persistent_reserve_out::PREEMPT,
+    &primary::persistent_reserve_out::PREEMPT_AND_ABORT,
+    &primary::persistent_reserve_out::REGISTER_AND_IGNORE,
+    &primary::persistent_reserve_out::REGISTER_AND_MOVE,
+    &primary::persistent_reserve_out::REPLACE_LOST,
     &copy::extended_copy::SPEC,
     &copy::populate_token::SPEC,
     &copy::write_using_token::SPEC,

@@ -125,9 +125,13 @@ impl TaskSet {
 
     /// Fires the signals of all tasks whose nexus is `concerned`. Returns the nexuses that lost tasks, each once.
     pub(crate) fn abort(&self, concerned: impl Fn(&Arc<NexusId>) -> bool) -> Vec<Arc<NexusId>> {
+        self.abort_where(|entry| concerned(&entry.who.nexus))
+    }
+
+    fn abort_where(&self, concerned: impl Fn(&Entry) -> bool) -> Vec<Arc<NexusId>> {
         let mut losers: Vec<Arc<NexusId>> = Vec::new();
         for entry in &self.state().tasks {
-            if entry.who.abort.is_fired() || !concerned(&entry.who.nexus) {
+            if entry.who.abort.is_fired() || !concerned(entry) {
                 continue;
             }
             entry.who.abort.fire();
@@ -212,6 +216,12 @@ impl TaskTicket {
     pub(crate) async fn claim(&self, claim: Claim) -> Result<(), Failure> {
         self.set.state().entry(self.seq).claim = Some(claim);
         self.wait(false).await
+    }
+
+    /// [`TaskSet::abort`] for all tasks but this one.
+    pub(crate) fn abort_others(&self, concerned: impl Fn(&Arc<NexusId>) -> bool) -> Vec<Arc<NexusId>> {
+        self.set
+            .abort_where(|entry| entry.seq != self.seq && concerned(&entry.who.nexus))
     }
 
     /// Claims nothing any more.

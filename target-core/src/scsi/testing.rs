@@ -208,6 +208,14 @@ pub(crate) struct Connection {
     data_out: Vec<u8>,
 }
 
+/// One for each thread: to make one takes longer than most commands.
+fn pool() -> Arc<BufPool> {
+    thread_local! {
+        static POOL: Arc<BufPool> = BufPool::new(16 << 20);
+    }
+    POOL.with(Arc::clone)
+}
+
 /// A transfer's setup and the connection behind it.
 pub(crate) fn connection(
     expected_in: u32,
@@ -229,7 +237,7 @@ pub(crate) fn connection(
         events: to_connection,
         budget: Arc::new(Semaphore::new(4 << 20)),
         out_budget: Arc::new(Semaphore::new(8 << 20)),
-        pool: BufPool::new(16 << 20),
+        pool: pool(),
         abort: AbortSignal::default(),
     };
     (setup, Connection { events, data_out })

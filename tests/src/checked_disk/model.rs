@@ -81,14 +81,10 @@ impl Model {
             (0x04, _) | (0x48, 0x02) => self.0.fill(0),
             (0x48, 0x01) => {
                 let pattern_len = usize::from(u16::from_be_bytes([out[2], out[3]]));
-                let (count, inverted) = (out[0] & 0x1f, out[0] & 0x80 != 0);
-                let flip = if inverted && count % 2 == 0 { 0xff } else { 0 };
+                // However often it is inverted, the last pass is the pattern.
                 for block in self.0.chunks_exact_mut(BLOCK) {
                     let pattern = out[4..4 + pattern_len].iter().cycle();
-                    block
-                        .iter_mut()
-                        .zip(pattern)
-                        .for_each(|(byte, new)| *byte = new ^ flip);
+                    block.iter_mut().zip(pattern).for_each(|(byte, new)| *byte = *new);
                 }
             }
             (0x42, _) => {

@@ -20,7 +20,7 @@ use super::rod::Rod;
 use super::segment::Span;
 use crate::nexus::NexusId;
 use crate::scsi::block::chunks::chunks;
-use crate::scsi::table::{Access, ErasureRule};
+use crate::scsi::table::{Access, ErasureRule, ReservationClass};
 use crate::scsi::task_set::{Claim, TaskIdentity, TaskTicket};
 use crate::scsi::{Failure, LogicalUnit, Sense, TaskAttribute};
 use crate::transfer::AbortSignal;
@@ -41,6 +41,7 @@ pub(super) struct Agent {
 #[derive(Debug)]
 pub(super) struct End {
     unit: Arc<LogicalUnit>,
+    nexus: Arc<NexusId>,
     ticket: TaskTicket,
     /// Also fires when the unit is reset, or lost.
     abort: AbortSignal,
@@ -114,6 +115,7 @@ impl End {
         };
         Ok(Self {
             unit: Arc::clone(unit),
+            nexus: Arc::clone(&agent.nexus),
             ticket: unit.tasks().enter(who, None)?,
             abort,
         })
@@ -129,6 +131,12 @@ impl End {
         if self.abort.is_fired() {
             return Err(Failure::Aborted);
         }
+        let class = if access.writes() {
+            ReservationClass::Writes
+        } else {
+            ReservationClass::Reads
+        };
+        self.unit.reservations().check(class, &self.nexus)?;
         self.unit.check_medium()?;
         if access.writes() {
             self.unit.check_writable()?;

@@ -1,7 +1,7 @@
 //! EXTENDED COPY and what is told of it.
 
 use super::*;
-use crate::scsi::testing::nexus;
+use crate::scsi::testing::{Command, nexus};
 
 async fn copy(device: &Arc<TargetDevice>, list: &[u8]) -> Outcome {
     send(device, 0, 0x00, 0, list).await
@@ -127,6 +127,38 @@ async fn both_units_are_checked_as_if_they_were_read_and_written() {
 }
 
 #[tokio::test]
+async fn a_reservation_of_another_nexus_holds_at_either_end() {
+    let (device, [one, two]) = pair(64);
+    let holder = nexus(2);
+    device.attach(&holder);
+    let keys = [&[0; 8][..], &[0, 0, 0, 0, 0, 0, 0, 9], &[0; 8]].concat();
+    let with_key = [&[0, 0, 0, 0, 0, 0, 0, 9][..], &[0; 16]].concat();
+    let clear_attention = Command::new(1, &[0; 6]);
+    clear_attention.run(&device, &holder).await;
+    let register = [0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0];
+    let command = Command::new(1, &register).sending(&keys);
+    assert_eq!(status(&command.run(&device, &holder).await.0), Status::Good);
+    let to = extended_copy_list(1, &[&one, &two], &[block_segment(0, 1, 1, 0, 0)]);
+    let from = extended_copy_list(1, &[&one, &two], &[block_segment(1, 0, 1, 0, 0)]);
+    for (kind, reads) in [(1, true), (3, false)] {
+        let reserve = [0x5f, 1, kind, 0, 0, 0, 0, 0, 24, 0];
+        let command = Command::new(1, &reserve).sending(&with_key);
+        assert_eq!(status(&command.run(&device, &holder).await.0), Status::Good);
+        assert_eq!(code(&copy(&device, &to).await), (0x0a, 0x0d, 0x01), "{kind}");
+        let outcome = copy(&device, &from).await;
+        if reads {
+            assert_eq!(status(&outcome), Status::Good);
+        } else {
+            assert_eq!(code(&outcome), (0x0a, 0x0d, 0x01));
+        }
+        let release = [0x5f, 2, kind, 0, 0, 0, 0, 0, 24, 0];
+        let command = Command::new(1, &release).sending(&with_key);
+        assert_eq!(status(&command.run(&device, &holder).await.0), Status::Good);
+    }
+    assert_eq!(status(&copy(&device, &to).await), Status::Good);
+}
+
+#[tokio::test]
 async fn units_are_found_by_each_of_their_names_and_by_no_other() {
     let (device, [one, two]) = pair(64);
     write(&device, 0, 0, &pattern(1, 0, 1)).await;
@@ -190,7 +222,7 @@ async fn results_are_told_to_the_nexus_of_the_copy_until_it_goes() {
     }
     let (_, none) = run(&device, 0, &ask(4, 7, 255), &[]).await;
     assert_eq!(none, [0, 0, 0, 0]);
-    let other = crate::scsi::testing::Command::new(0, &ask(0, 7, 255));
+    let other = Command::new(0, &ask(0, 7, 255));
     assert_eq!(code(&other.run(&device, &nexus(2)).await.0), (5, 0x24, 0));
     let held = ask(1, 7, 255);
     assert_eq!(
