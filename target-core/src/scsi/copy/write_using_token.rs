@@ -1,4 +1,4 @@
-//! WRITE USING TOKEN (SBC-3 §5.59): writes what a token stands for, or zeroes, to blocks of the unit. With IMMED the
+//! WRITE USING TOKEN (SBC-3): writes what a token stands for, or zeroes, to blocks of the unit. With IMMED the
 //! status comes first, and the copy goes on by itself; a reset of the unit or the loss of the nexus ends it.
 
 use std::sync::Arc;
