@@ -40,7 +40,7 @@ impl CommandContext<'_> {
         self.unit.expect("the command's entry in the table needs a unit")
     }
 
-    /// The device, for what goes on after the command.
+    /// The target device.
     pub(crate) fn device(&self) -> &Arc<TargetDevice> {
         self.device
     }

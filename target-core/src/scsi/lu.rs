@@ -44,8 +44,8 @@ pub struct LogicalUnit {
     erasure: Erasure,
     tasks: Arc<TaskSet>,
     attentions: Attentions,
-    copies: CopyOperations,
     reservations: Reservations,
+    copies: CopyOperations,
 }
 
 /// What each nexus has still to be told.
@@ -77,8 +77,8 @@ impl LogicalUnit {
             erasure: Erasure::default(),
             tasks: Arc::default(),
             attentions: Attentions::default(),
-            copies: CopyOperations::default(),
             reservations: Reservations::default(),
+            copies: CopyOperations::default(),
         })
     }
 
@@ -209,8 +209,8 @@ impl LogicalUnit {
     pub(crate) fn lose_nexus(&self, nexus: &Arc<NexusId>) {
         self.tasks.abort(|owner| same(owner, nexus));
         self.medium().allow(nexus);
-        self.copies.forget_nexus(nexus);
         self.reservations.nexus_lost(nexus);
+        self.copies.forget_nexus(nexus);
     }
 
     /// Back to the state after power on, as far as a reset goes (SAM-5 §6.3.2, §6.3.3): all tasks are aborted, nobody
@@ -219,8 +219,8 @@ impl LogicalUnit {
     pub(crate) fn reset(&self, told: UnitAttention) {
         self.tasks.abort(|_| true);
         self.medium().allow_all();
-        self.copies.forget_all();
         self.reservations.reset();
+        self.copies.forget_all();
         self.set_mode_parameters(ModeParameters::default());
         self.raise(told, None);
     }

@@ -41,8 +41,8 @@ pub(super) struct Agent {
 #[derive(Debug)]
 pub(super) struct End {
     unit: Arc<LogicalUnit>,
-    nexus: Arc<NexusId>,
     ticket: TaskTicket,
+    nexus: Arc<NexusId>,
     /// Also fires when the unit is reset, or lost.
     abort: AbortSignal,
 }
@@ -115,8 +115,8 @@ impl End {
         };
         Ok(Self {
             unit: Arc::clone(unit),
-            nexus: Arc::clone(&agent.nexus),
             ticket: unit.tasks().enter(who, None)?,
+            nexus: Arc::clone(&agent.nexus),
             abort,
         })
     }

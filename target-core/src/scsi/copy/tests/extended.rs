@@ -159,6 +159,21 @@ async fn a_reservation_of_another_nexus_holds_at_either_end() {
 }
 
 #[tokio::test]
+async fn a_unit_that_another_nexus_reserved_is_neither_read_nor_written() {
+    let (device, [one, two]) = pair(64);
+    let list = extended_copy_list(1, &[&one, &two], &[block_segment(0, 1, 1, 0, 0)]);
+    for reserved in [0, 1] {
+        // The copy is sent to the unit that is not reserved: a reserved one would not even take it.
+        let reserve = |opcode| Command::new(reserved, &[opcode, 0, 0, 0, 0, 0]);
+        reserve(0x16).run(&device, &nexus(2)).await;
+        let (outcome, _) = run(&device, 1 - reserved, &out_cdb(0, 0, list.len()), &list).await;
+        assert_eq!(code(&outcome), (0x0a, 0x0d, 0x01));
+        reserve(0x17).run(&device, &nexus(2)).await;
+    }
+    assert_eq!(status(&copy(&device, &list).await), Status::Good);
+}
+
+#[tokio::test]
 async fn units_are_found_by_each_of_their_names_and_by_no_other() {
     let (device, [one, two]) = pair(64);
     write(&device, 0, 0, &pattern(1, 0, 1)).await;
