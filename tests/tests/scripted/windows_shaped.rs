@@ -110,9 +110,10 @@ async fn discovery_login_inspection_and_use() {
         .run()
         .await
         .good();
-    // PERSISTENT RESERVE IN is only asked by clusters, and not known.
-    let end = initiator.command(cdb::cdb(&[0x5e])).read(0).run().await;
-    assert_eq!(end.sense(), (0x5, 0x20, 0x00));
+    // PERSISTENT RESERVE IN is only asked by clusters: nobody has registered a key.
+    let read_keys = cdb::cdb(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 8]);
+    let end = initiator.command(read_keys).read(8).run().await.good();
+    assert_eq!(end.data, [0; 8]);
 
     // A format: the first and the last blocks, then a flush.
     initiator
