@@ -1,5 +1,5 @@
-//! RECEIVE COPY STATUS (LID1), once RECEIVE COPY RESULTS with COPY STATUS, and RECEIVE COPY STATUS (LID4) (SPC-4 §6.25,
-//! §6.26): how far a copy is and how it ended.
+//! RECEIVE COPY STATUS (LID1), once RECEIVE COPY RESULTS with COPY STATUS, and RECEIVE COPY STATUS (LID4) (SPC-4): how
+//! far a copy is and how it ended.
 
 use std::sync::atomic::Ordering;
 
