@@ -19,6 +19,7 @@ mod plan;
 mod portals;
 mod quick_start;
 mod reservations;
+mod sanitizing;
 mod serve;
 mod shutdown;
 mod size;

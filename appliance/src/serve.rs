@@ -18,8 +18,10 @@ use crate::export::Export;
 use crate::plan::{self, Common, Plan};
 use crate::reservations::ReservationStore;
 use crate::shutdown::{self, StopSignals};
-use crate::state::{Database, ReservationFiles};
-use crate::{address_rule, admin, banner, chap, interfaces, logging, notify, portals, quick_start};
+use crate::state::{Database, ReservationFiles, SanitizeMarks};
+use crate::{
+    address_rule, admin, banner, chap, interfaces, logging, notify, portals, quick_start, sanitizing,
+};
 
 /// What is served when no `--export` is given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -80,6 +82,7 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     };
 
     ReservationStore::start(ReservationFiles::new(&directory))?.adopt_all(&plan.directory)?;
+    sanitizing::keep_marks(SanitizeMarks::new(&directory), &plan.directory)?;
 
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()

@@ -114,6 +114,8 @@ pub struct Abilities {
     /// Blocks have protection information: [`BlockStore::read_protected`] and [`BlockStore::write_protected`] work, a
     /// plain write generates it and a plain read compares it.
     pub protection: bool,
+    /// What is written is gone when the process is.
+    pub transient: bool,
 }
 
 /// A run of one kind of space.

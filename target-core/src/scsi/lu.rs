@@ -12,7 +12,7 @@ use super::medium::Medium;
 use super::primary::mode_pages::ModeParameters;
 use super::reservations::{KeptReservations, ReservationKeeper, Reservations};
 use super::task_set::TaskSet;
-use super::{Failure, Sense, UnitAttention};
+use super::{Failure, MarkKeeper, SanitizeMark, Sense, UnitAttention};
 use crate::nexus::NexusId;
 
 /// What kind of device a unit is (PERIPHERAL DEVICE TYPE, SPC-4 §6.6.2).
@@ -107,6 +107,14 @@ impl LogicalUnit {
     /// before any nexus uses the unit.
     pub fn keep_reservations(&self, keeper: ReservationKeeper, kept: Option<KeptReservations>) {
         self.reservations.keep(self.kept_as(), keeper, kept);
+    }
+
+    /// Sanitizing leaves its mark with `keeper` until it has succeeded; `left` is the one that was there before. Once, before
+    /// any nexus uses the unit. A store whose contents end with the process needs no marks.
+    pub fn keep_sanitize_mark(&self, keeper: MarkKeeper, left: Option<SanitizeMark>) {
+        if !self.store.abilities().transient {
+            self.erasure.keep(keeper, self.kept_as(), left);
+        }
     }
 
     /// The unit's name in a [`KeepRequest`](super::KeepRequest): its NAA identifier in hexadecimal digits.

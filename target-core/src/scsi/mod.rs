@@ -12,6 +12,7 @@ mod medium;
 mod multimedia;
 mod primary;
 mod reservations;
+mod sanitize_mark;
 mod sense;
 mod status;
 mod table;
@@ -27,5 +28,6 @@ pub use lu::{DeviceType, LogicalUnit, UnitConfig};
 pub use reservations::{
     KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,
 };
+pub use sanitize_mark::{MarkKeeper, MarkRequest, SanitizeMark};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};
