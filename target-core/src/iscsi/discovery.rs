@@ -52,7 +52,7 @@ fn addresses(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<S
     let portals = directory
         .portals
         .iter()
-        .filter(|portal| portal.tpgt == target.tpgt);
+        .filter(|portal| target.device.has_port(portal.tpgt));
     for address in portals.flat_map(|portal| expand(portal.address, asker)) {
         if is_reachable(address.ip(), came_by.ip()) && !reachable.contains(&address) {
             reachable.push(address);
@@ -67,7 +67,7 @@ fn addresses(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<S
     });
     reachable
         .into_iter()
-        .map(|address| format_address(address, target.tpgt))
+        .map(|address| format_address(address, directory.portal_group(target, address)))
         .collect()
 }
 

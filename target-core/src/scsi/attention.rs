@@ -17,14 +17,20 @@ pub enum UnitAttention {
     MediumChanged,
     /// 2a/01
     ModeParametersChanged,
+    /// 2a/06
+    AccessStateChanged,
     /// 2a/09
     CapacityChanged,
+    /// 38/07
+    SoftThresholdReached,
     /// 2f/00: commands cleared by another initiator.
     CommandsCleared,
     /// 3f/0e
     ReportedLunsChanged,
     /// 3f/03
     InquiryDataChanged,
+    /// 3f/05
+    IdentifierChanged,
 }
 
 impl UnitAttention {
@@ -38,6 +44,9 @@ impl UnitAttention {
             Self::NexusLoss => Sense::I_T_NEXUS_LOSS_OCCURRED,
             Self::MediumChanged => Sense::NOT_READY_TO_READY_CHANGE,
             Self::ModeParametersChanged => Sense::MODE_PARAMETERS_CHANGED,
+            Self::AccessStateChanged => Sense::ASYMMETRIC_ACCESS_STATE_CHANGED,
+            Self::SoftThresholdReached => Sense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED,
+            Self::IdentifierChanged => Sense::DEVICE_IDENTIFIER_CHANGED,
             Self::CapacityChanged => Sense::CAPACITY_DATA_HAS_CHANGED,
             Self::CommandsCleared => Sense::COMMANDS_CLEARED_BY_ANOTHER_INITIATOR,
             Self::ReportedLunsChanged => Sense::REPORTED_LUNS_DATA_HAS_CHANGED,
@@ -51,6 +60,9 @@ impl UnitAttention {
             Self::PowerOn | Self::Reset | Self::LogicalUnitReset | Self::NexusLoss => true,
             Self::MediumChanged
             | Self::ModeParametersChanged
+            | Self::AccessStateChanged
+            | Self::SoftThresholdReached
+            | Self::IdentifierChanged
             | Self::CapacityChanged
             | Self::CommandsCleared
             | Self::ReportedLunsChanged
@@ -68,6 +80,9 @@ impl UnitAttention {
             Self::NexusLoss => 3,
             Self::MediumChanged
             | Self::ModeParametersChanged
+            | Self::AccessStateChanged
+            | Self::SoftThresholdReached
+            | Self::IdentifierChanged
             | Self::CapacityChanged
             | Self::CommandsCleared
             | Self::ReportedLunsChanged

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockWriteGuard};
 
 use bytes::Bytes;
 use iscsi_proto::pdu::{Function, TmfResponse};
@@ -10,16 +10,18 @@ use iscsi_proto::{IscsiName, Lun, Tpgt};
 
 pub use iscsi_proto::pdu::TaskAttribute;
 
+use super::access_state::{AccessState, GroupView, PortGroups, StateCause};
 use super::lu::same;
 use super::{LogicalUnit, UnitAttention, engine};
 use crate::nexus::NexusId;
 use crate::transfer::Transfer;
 
-/// A SCSI target device with one target port per portal group.
+/// A SCSI target device with one target port per portal group, each alone in a target port group.
 #[derive(Debug)]
 pub struct TargetDevice {
     name: IscsiName,
-    ports: Vec<Tpgt>,
+    ports: PortGroups,
+    management_url: OnceLock<String>,
     /// Logical units by number. Read by every command, for the time of one look-up.
     luns: RwLock<BTreeMap<u16, Arc<LogicalUnit>>>,
     /// Nexuses that exist; how many there may be, sessions are limited by.
@@ -42,12 +44,14 @@ pub struct ScsiTask {
 }
 
 impl TargetDevice {
-    /// A device without logical units. `ports` are its portal groups; relative port identifiers are 1, 2, … in order.
+    /// A device without logical units. `ports` are its portal groups, whose tags are also its relative
+    /// target port identifiers and the numbers of its target port groups.
     #[must_use]
     pub fn new(name: IscsiName, ports: &[Tpgt]) -> Arc<Self> {
         Arc::new(Self {
             name,
-            ports: ports.to_vec(),
+            ports: PortGroups::new(ports),
+            management_url: OnceLock::new(),
             luns: RwLock::default(),
             nexuses: Mutex::default(),
         })
@@ -197,10 +201,57 @@ impl TargetDevice {
         self.luns.read().expect(UNPOISONED).keys().copied().collect()
     }
 
+    /// Names the address (a URL) of the service that tells how the device is; the first one stays.
+    pub fn set_management_url(&self, url: String) {
+        self.management_url.get_or_init(|| url);
+    }
+
+    /// That address, if it is known.
+    pub(crate) fn management_url(&self) -> Option<&str> {
+        self.management_url.get().map(String::as_str)
+    }
+
+    /// Whether it can be reached by the portals of this group.
+    #[must_use]
+    pub fn has_port(&self, tpgt: Tpgt) -> bool {
+        self.ports.tags().any(|port| port == tpgt)
+    }
+
+    /// The administrator puts a portal group into an asymmetric access state; every nexus is told (2A/06).
+    pub fn set_access_state(&self, tpgt: Tpgt, state: AccessState) {
+        if self.ports.set(&[(tpgt.0, state)], StateCause::Implicit) {
+            self.raise_everywhere(UnitAttention::AccessStateChanged, None);
+        }
+    }
+
+    /// The same by command of a nexus, which need not be told, for several groups.
+    pub(crate) fn set_access_states(&self, wanted: &[(u16, AccessState)], by: &Arc<NexusId>) {
+        if self.ports.set(wanted, StateCause::Explicit) {
+            tracing::info!(nexus = %by.initiator, ?wanted, "target port groups changed their states");
+            self.raise_everywhere(UnitAttention::AccessStateChanged, Some(by));
+        }
+    }
+
+    /// Target port groups and their states.
+    pub(crate) fn port_groups(&self) -> Vec<GroupView> {
+        self.ports.view()
+    }
+
+    /// How well commands that come by this portal group reach the units.
+    pub(crate) fn access_state(&self, tpgt: Tpgt) -> AccessState {
+        self.ports.state(tpgt)
+    }
+
     /// RELATIVE TARGET PORT IDENTIFIER of a portal group; 0, which names no port, for one that is not ours.
     pub(crate) fn relative_port(&self, tpgt: Tpgt) -> u16 {
-        let place = self.ports.iter().position(|port| *port == tpgt);
-        place.and_then(|place| u16::try_from(place + 1).ok()).unwrap_or(0)
+        if self.has_port(tpgt) { tpgt.0 } else { 0 }
+    }
+
+    /// Raises a unit attention on all units for every nexus but `except`.
+    fn raise_everywhere(&self, attention: UnitAttention, except: Option<&Arc<NexusId>>) {
+        for unit in self.units() {
+            unit.raise(attention, except);
+        }
     }
 
     /// A nexus has read the LUN map: on no unit has it to be told any more that it changed (SPC-4 §6.33).

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::access_state::{AccessState, GroupView};
 use super::cdb::{Cdb, LbaRange};
 use super::table::{AttentionRule, COMMANDS, CommandSpec};
 use super::task_set::{Claim, TaskIdentity, TaskTicket};
@@ -65,6 +66,21 @@ impl CommandContext<'_> {
     /// RELATIVE TARGET PORT IDENTIFIER of the port that the command came in by.
     pub(crate) fn relative_port(&self) -> u16 {
         self.device.relative_port(self.nexus.target.tpgt)
+    }
+
+    /// The target port groups by which the unit can be reached.
+    pub(crate) fn port_groups(&self) -> Vec<GroupView> {
+        self.device.port_groups()
+    }
+
+    /// Puts target port groups into asymmetric access states; the other nexuses are told.
+    pub(crate) fn set_access_states(&self, wanted: &[(u16, AccessState)]) {
+        self.device.set_access_states(wanted, self.nexus);
+    }
+
+    /// Where the device is managed over the network, if anywhere.
+    pub(crate) fn management_url(&self) -> Option<&str> {
+        self.device.management_url()
     }
 
     /// All LUNs that this nexus can use, ascending.
@@ -142,6 +158,9 @@ fn admit(
         AttentionRule::Deliver | AttentionRule::Keep => {}
     }
     let spec = spec?;
+    spec.needs
+        .answered
+        .check(device.access_state(nexus.target.tpgt))?;
     check_usage(spec, cdb)?;
     let range = match spec.needs.range {
         Some(field) => Some(check_range((field.extract)(cdb, unit.blocks()), unit)?),

@@ -1,5 +1,6 @@
 //! The SCSI side: target device, logical units, commands. Knows no iSCSI PDU and no transport.
 
+mod access_state;
 mod attention;
 mod block;
 mod cdb;
@@ -17,6 +18,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use access_state::AccessState;
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute};
 pub use lu::{LogicalUnit, UnitConfig};

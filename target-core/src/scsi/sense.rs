@@ -192,6 +192,8 @@ impl Sense {
 
     pub const LOGICAL_UNIT_NOT_READY: Self = Self::new(SenseKey::NotReady, 0x04, 0x00);
     pub const INITIALIZING_COMMAND_REQUIRED: Self = Self::new(SenseKey::NotReady, 0x04, 0x02);
+    pub const TARGET_PORT_IN_STANDBY_STATE: Self = Self::new(SenseKey::NotReady, 0x04, 0x0b);
+    pub const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self::new(SenseKey::NotReady, 0x04, 0x0c);
     pub const MEDIUM_NOT_PRESENT: Self = Self::new(SenseKey::NotReady, 0x3a, 0x00);
 
     pub const WRITE_ERROR: Self = Self::new(SenseKey::MediumError, 0x0c, 0x00);
@@ -217,9 +219,12 @@ impl Sense {
     pub const DEVICE_RESET_FUNCTION_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x03);
     pub const I_T_NEXUS_LOSS_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x07);
     pub const MODE_PARAMETERS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x01);
+    pub const ASYMMETRIC_ACCESS_STATE_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x06);
     pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x09);
     pub const COMMANDS_CLEARED_BY_ANOTHER_INITIATOR: Self = Self::new(SenseKey::UnitAttention, 0x2f, 0x00);
+    pub const THIN_PROVISIONING_SOFT_THRESHOLD_REACHED: Self = Self::new(SenseKey::UnitAttention, 0x38, 0x07);
     pub const INQUIRY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x03);
+    pub const DEVICE_IDENTIFIER_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x05);
     pub const REPORTED_LUNS_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x0e);
 
     pub const WRITE_PROTECTED: Self = Self::new(SenseKey::DataProtect, 0x27, 0x00);

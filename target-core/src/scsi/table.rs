@@ -2,6 +2,7 @@
 //! checked without running it. A command cannot forget a check, because it does not make them (engine.rs does).
 //! The same entries answer REPORT SUPPORTED OPERATION CODES.
 
+use super::access_state::Answered;
 use super::cdb::{Cdb, LbaRange};
 use super::engine::CommandContext;
 use super::primary::vpd::is_thin;
@@ -68,6 +69,8 @@ pub(crate) struct Needs {
     pub(crate) reservation: ReservationClass,
     /// What a pending unit attention does to it.
     pub(crate) attention: AttentionRule,
+    /// The worst state of the target port in which it is answered.
+    pub(crate) answered: Answered,
 }
 
 /// Blocks named by a CDB, and what happens to them.
@@ -123,6 +126,7 @@ impl Needs {
         range: None,
         reservation: ReservationClass::Always,
         attention: AttentionRule::Report,
+        answered: Answered::Active,
     };
 
     /// A unit with a medium, whose contents or size are asked for.
@@ -180,8 +184,10 @@ pub(crate) enum Operation {
     ReadCapacity16,
     ReportLuns,
     ReportOpcodes,
+    ReportPortGroups,
     ReportTmfs,
     RequestSense,
+    SetPortGroups,
     StartStop,
     SynchronizeCache,
     TestUnitReady,
@@ -209,8 +215,10 @@ impl Operation {
             Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
             Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
             Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
+            Self::ReportPortGroups => primary::report_port_groups::run(context, cdb, data).await,
             Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
             Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::SetPortGroups => primary::set_port_groups::run(context, cdb, data).await,
             Self::StartStop => block::start_stop::run(context, cdb, data).await,
             Self::SynchronizeCache => block::sync_cache::run(context, cdb, data).await,
             Self::TestUnitReady => primary::test_unit_ready::run(context, cdb, data).await,
@@ -249,8 +257,10 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::write_same::WRITE_SAME_16,
     &block::read_capacity::READ_CAPACITY_16,
     &primary::report_luns::SPEC,
+    &primary::report_port_groups::SPEC,
     &primary::report_opcodes::SPEC,
     &primary::report_tmfs::SPEC,
+    &primary::set_port_groups::SPEC,
     &block::read::READ_12,
     &block::write::WRITE_12,
     &block::verify::VERIFY_12,

@@ -4,6 +4,7 @@ use backstores::Geometry;
 
 use super::mode_pages::{ModePage, ModeParameters, PageControl};
 use super::mode_sense::block_descriptor;
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
@@ -18,6 +19,7 @@ pub(crate) const MODE_SELECT_6: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         reservation: ReservationClass::Writes,
+        answered: Answered::Standby,
         ..Needs::UNIT
     },
     timeout_s: 10,

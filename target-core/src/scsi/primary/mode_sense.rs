@@ -3,6 +3,7 @@
 use backstores::Geometry;
 
 use super::mode_pages::{ALL_PAGES, ModePage, ModeParameters, PageControl};
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
@@ -17,6 +18,7 @@ pub(crate) const MODE_SENSE_6: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         reservation: ReservationClass::Reads,
+        answered: Answered::Standby,
         ..Needs::UNIT
     },
     timeout_s: 10,

@@ -3,6 +3,7 @@
 use iscsi_proto::Lun;
 
 use crate::scsi::Failure;
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Offer, Operation};
@@ -17,6 +18,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     needs: Needs {
         unit: false,
         attention: AttentionRule::ClearReportedLuns,
+        answered: Answered::Always,
         ..Needs::UNIT
     },
     timeout_s: 10,

@@ -1,6 +1,7 @@
 //! REPORT SUPPORTED OPERATION CODES (SPC-4 §6.35), read off the same table that checks every CDB.
 
 use crate::scsi::Failure;
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{COMMANDS, CommandSpec, Needs, Offer, Operation};
@@ -25,7 +26,10 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
         0,
     ],
     offer: Offer::Always,
-    needs: Needs::UNIT,
+    needs: Needs {
+        answered: Answered::Standby,
+        ..Needs::UNIT
+    },
     timeout_s: 10,
     operation: Operation::ReportOpcodes,
 };

@@ -1,5 +1,6 @@
 //! REQUEST SENSE (SPC-4 §6.39): tells a pending unit attention as parameter data, else that there is nothing.
 
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Offer, Operation};
@@ -15,6 +16,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     needs: Needs {
         unit: false,
         attention: AttentionRule::Deliver,
+        answered: Answered::Always,
         ..Needs::UNIT
     },
     timeout_s: 10,
