@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::address::{environment_list, portals_from_environment};
 use crate::error::StartError;
+use crate::portal::PortalSpec;
 
 /// Serves file, block and in-memory disks over iSCSI.
 #[derive(Debug, Parser)]
@@ -37,9 +38,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", env = "LUNAPORT_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// Listen here (several times) [default: 127.0.0.1:3260 and, with IPv6, [::1]:3260] [env: LUNAPORT_PORTAL]
-    #[arg(long = "portal", value_name = "ADDR:PORT")]
-    pub(crate) portals: Vec<SocketAddr>,
+    /// Listen here (several times) [default: 127.0.0.1:3260 and, with IPv6, [::1]:3260]. Portals with the same group=N are
+    /// one path for multipath software (ALUA), whose first state is optimized, non-optimized, standby or unavailable
+    /// [env: LUNAPORT_PORTAL]
+    #[arg(long = "portal", value_name = "ADDR:PORT[,group=N][,state=STATE]")]
+    pub(crate) portals: Vec<PortalSpec>,
 
     /// Serve /healthz over plain HTTP here
     #[arg(long, value_name = "ADDR:PORT", env = "LUNAPORT_ADMIN")]

@@ -15,6 +15,7 @@ mod interfaces;
 mod logging;
 mod notify;
 mod plan;
+mod portal;
 mod portals;
 mod quick_start;
 mod serve;

@@ -2,7 +2,6 @@
 //! whole, before anything is served; a file that was created on the way is removed again.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
 use crate::error::StartError;
 use crate::export::{Export, describe};
 use crate::identity::{IdentityMint, InstallationId, UnitIdentity};
+use crate::portal::{self, PortalSpec};
 use crate::state::{SavedConfig, SavedUnit};
 
 /// What is about to be served.
@@ -36,7 +36,9 @@ pub(crate) struct PlannedUnit {
 /// What all targets of the plan have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
-    pub(crate) portals: Vec<SocketAddr>,
+    pub(crate) portals: Vec<PortalSpec>,
+    /// Where the program says over HTTP how it is.
+    pub(crate) management_url: Option<String>,
     pub(crate) chap: ChapPolicy,
     pub(crate) parameters: Parameters,
 }
@@ -57,7 +59,7 @@ pub(crate) fn from_exports(
         .map(|export| opened.open(&export.source, export.options))
         .collect::<Result<Vec<_>, _>>()?;
     let mut mint = IdentityMint::new(installation()?, name.as_str());
-    let device = TargetDevice::new(name.clone(), &[TPGT]);
+    let device = device(&name, common)?;
     let mut units = Vec::new();
     for ((export, lun), store) in exports.iter().zip(numbers).zip(stores) {
         let identity = mint.next(&export.source);
@@ -95,7 +97,7 @@ pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> 
     let (mut targets, mut units) = (Vec::new(), Vec::new());
     for saved in &config.targets {
         let name = target_name("saved target", &saved.name)?;
-        let device = TargetDevice::new(name.clone(), &[TPGT]);
+        let device = device(&name, common)?;
         for unit in &saved.units {
             let source = unit.source(base);
             let store = opened.open(&source, unit.options())?;
@@ -191,11 +193,27 @@ fn target_name(option: &'static str, name: &str) -> Result<IscsiName, StartError
     })
 }
 
+/// A device without units, reached by all portal groups in their first states.
+fn device(name: &IscsiName, common: &Common) -> Result<Arc<TargetDevice>, StartError> {
+    let groups = portal::groups(&common.portals)?;
+    let ports: Vec<Tpgt> = groups.keys().copied().collect();
+    let device = TargetDevice::new(name.clone(), &ports);
+    for (port, state) in groups {
+        if let Some(state) = state {
+            device.set_access_state(port, state);
+        }
+    }
+    if let Some(url) = &common.management_url {
+        device.set_management_url(url.clone());
+    }
+    Ok(device)
+}
+
 fn target(name: IscsiName, device: Arc<TargetDevice>, common: &Common) -> Arc<Target> {
     Arc::new(Target {
         name,
         alias: None,
-        tpgt: TPGT,
+        tpgt: common.portals.first().map_or(Tpgt(1), |portal| portal.group),
         access: Access::Everyone,
         chap: common.chap.clone(),
         parameters: common.parameters.clone(),
@@ -212,9 +230,9 @@ fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) ->
         portals: common
             .portals
             .iter()
-            .map(|address| Portal {
-                address: *address,
-                tpgt: TPGT,
+            .map(|portal| Portal {
+                address: portal.address,
+                tpgt: portal.group,
             })
             .collect(),
         discovery_chap: ChapPolicy::Open,
@@ -243,8 +261,6 @@ fn saved_identity(unit: &SavedUnit) -> Result<UnitIdentity, StartError> {
     })
 }
 
-/// One portal group until there can be several.
-const TPGT: Tpgt = Tpgt(1);
 /// Product revision shown by INQUIRY: four characters.
 const REVISION: &str = "0001";
 
@@ -283,6 +299,7 @@ mod tests {
         ]);
         let common = Common {
             portals: Vec::new(),
+            management_url: None,
             chap: ChapPolicy::Open,
             parameters: Parameters::default(),
         };

@@ -16,6 +16,7 @@ use crate::cores::Cores;
 use crate::error::StartError;
 use crate::export::Export;
 use crate::plan::{self, Common, Plan};
+use crate::portal::PortalSpec;
 use crate::shutdown::{self, StopSignals};
 use crate::state::Database;
 use crate::{admin, banner, chap, interfaces, logging, notify, portals, quick_start};
@@ -45,10 +46,11 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         .collect::<Result<Vec<_>, _>>()?;
     let common = Common {
         portals: if args.portals.is_empty() {
-            default_portals()
+            default_portals().into_iter().map(PortalSpec::from).collect()
         } else {
             args.portals.clone()
         },
+        management_url: management_url(args.admin),
         chap: chap::policy(&args.chap, args.mutual_chap.as_deref())?,
         parameters: parameters(&args.set)?,
     };
@@ -99,7 +101,7 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         StopSignals::install()?
     };
     if saved == Saved::QuickStart {
-        quick_start::greet(&plan, common.portals[0]);
+        quick_start::greet(&plan, common.portals[0].address);
     }
     runtime.block_on(serve(&plan, listeners, admin, data, node, signals))
 }
@@ -182,10 +184,10 @@ fn plan_saved(database: &Database, common: &Common, saved: Saved) -> Result<Plan
     plan::from_saved(&config, database.directory(), common)
 }
 
-fn listen(portals: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+fn listen(portals: &[PortalSpec]) -> Result<Vec<TcpListener>, StartError> {
     Ok(portals
         .iter()
-        .map(|portal| tcp_transport::bind(*portal))
+        .map(|portal| tcp_transport::bind(portal.address))
         .collect::<Result<Vec<_>, _>>()?)
 }
 
@@ -200,6 +202,12 @@ fn parameters(settings: &[String]) -> Result<Parameters, StartError> {
             .map_err(|error| StartError::option("--set", setting, error.problem))?;
     }
     Ok(parameters)
+}
+
+/// Where `--admin` answers, if that is an address by which others know this machine.
+fn management_url(admin: Option<SocketAddr>) -> Option<String> {
+    let address = admin.filter(|address| !address.ip().is_unspecified())?;
+    Some(format!("http://{address}/healthz"))
 }
 
 /// Loopback only; the IPv6 one where the host has it.

@@ -48,10 +48,13 @@ async fn two_paths_with_probes_for_offloads() {
     }
     assert_eq!(names[0], names[1]);
 
-    // ATS, REPORT TARGET PORT GROUPS, EXTENDED COPY, RECEIVE COPY RESULTS: not there, and said so.
+    // REPORT TARGET PORT GROUPS: one group, active and optimized.
+    let report = cdb::cdb(&[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 2]);
+    let groups = first.command(report).read(512).run().await.good().data;
+    assert_eq!(groups[..8], [0, 0, 0, 12, 0, 0x0f, 0, 1]);
+    // ATS, EXTENDED COPY, RECEIVE COPY RESULTS: not there, and said so.
     for probe in [
         &[0x89][..],
-        &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 2],
         &[0x83],
         &[0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2],
     ] {
