@@ -5,13 +5,14 @@
 //! page is copied: an operation is atomic within each page it touches, no further.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
 
 use crate::error::check_range;
-use crate::{BlockStore, Durability, Geometry, IoBuf, StoreError, StoreErrorKind, StoreOp};
+use crate::{BlockStore, Durability, Geometry, IoBuf, Space, StoreError, StoreErrorKind, StoreOp};
 
 /// A disk in memory. It has no medium, so [`Durability::Stable`] and flush promise nothing here, and
 /// [`Geometry::volatile_cache`] is always set, as every acknowledged write is lost by a power cut.
@@ -127,6 +128,14 @@ impl BlockStore for MemoryStore {
         )?;
         self.clear(range);
         Ok(())
+    }
+
+    async fn space(&self) -> io::Result<Option<Space>> {
+        let pages: usize = self.shards.iter().map(|shard| read(shard).len()).sum();
+        Ok(Some(Space {
+            used: pages as u64 * PAGE,
+            available: None,
+        }))
     }
 }
 
