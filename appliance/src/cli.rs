@@ -55,7 +55,8 @@ pub(crate) struct ServeArgs {
     /// Serve this disk, in memory only, open to every initiator that reaches a portal (several times; each is the next
     /// LUN). SPEC is KIND:WHAT and options after commas: memory:SIZE | file:PATH | block:/dev/X | null:SIZE, then
     /// size=10G (creates a sparse file), ro, block-size=512|4096, physical-block-size=N,
-    /// cache=writeback|writethrough, direct, serial=TEXT, thin=off, removable, lun=N [env: LUNAPORT_EXPORT]
+    /// cache=writeback|writethrough, direct, serial=TEXT, vendor=TEXT, product=TEXT, revision=TEXT, thin=off,
+    /// soft-threshold=80% or a size (warns initiators), removable, lun=N [env: LUNAPORT_EXPORT]
     #[arg(long = "export", value_name = "SPEC")]
     pub(crate) exports: Vec<String>,
 

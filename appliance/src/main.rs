@@ -22,6 +22,7 @@ mod serve;
 mod shutdown;
 mod size;
 mod state;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use backstores::{BlockStore, StoreSource};
 use iscsi_proto::{IscsiName, Lun, Tpgt};
 use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal, Target};
-use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
+use target_core::scsi::{LogicalUnit, NonVolatileMemory, TargetDevice, UnitConfig};
 
 use crate::error::StartError;
 use crate::export::{Export, describe};
@@ -31,6 +31,7 @@ pub(crate) struct PlannedUnit {
     pub(crate) lun: u16,
     pub(crate) what: String,
     pub(crate) store: Arc<dyn BlockStore>,
+    pub(crate) unit: Arc<LogicalUnit>,
 }
 
 /// What all targets of the plan have in common.
@@ -48,7 +49,7 @@ pub(crate) struct Common {
 pub(crate) fn from_exports(
     name: &str,
     exports: &[Export],
-    installation: impl FnOnce() -> Result<InstallationId, StartError>,
+    installation: impl FnOnce() -> Result<(InstallationId, Arc<dyn NonVolatileMemory>), StartError>,
     common: &Common,
 ) -> Result<Plan, StartError> {
     let name = target_name("--target-name", name)?;
@@ -58,29 +59,31 @@ pub(crate) fn from_exports(
         .iter()
         .map(|export| opened.open(&export.source, export.options))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut mint = IdentityMint::new(installation()?, name.as_str());
+    let (installation, memory) = installation()?;
+    let mut mint = IdentityMint::new(installation, name.as_str());
     let device = device(&name, common)?;
     let mut units = Vec::new();
     for ((export, lun), store) in exports.iter().zip(numbers).zip(stores) {
         let identity = mint.next(&export.source);
         let serial = export.serial.clone().unwrap_or(identity.serial);
-        let config = unit_config(
-            UnitIdentity {
-                naa: identity.naa,
-                serial,
-            },
-            export.thin,
-            export.removable,
-        );
-        assert!(
-            device.map(lun, LogicalUnit::new(config, Arc::clone(&store))),
-            "numbers are distinct"
-        );
+        let identity = UnitIdentity {
+            naa: identity.naa,
+            serial,
+        };
+        let config = UnitConfig {
+            soft_threshold: export.soft_threshold,
+            ..export
+                .strings
+                .apply(unit_config(identity, export.thin, export.removable))
+        };
+        let unit = unit(config, &store, &memory)?;
+        assert!(device.map(lun, Arc::clone(&unit)), "numbers are distinct");
         units.push(PlannedUnit {
             target: name.clone(),
             lun,
             what: describe(&export.source),
             store,
+            unit,
         });
     }
     opened.keep();
@@ -92,20 +95,24 @@ pub(crate) fn from_exports(
 }
 
 /// The saved targets.
-pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> Result<Plan, StartError> {
+pub(crate) fn from_saved(
+    config: &SavedConfig,
+    base: &Path,
+    memory: &Arc<dyn NonVolatileMemory>,
+    common: &Common,
+) -> Result<Plan, StartError> {
     let mut opened = Opened::default();
     let (mut targets, mut units) = (Vec::new(), Vec::new());
     for saved in &config.targets {
         let name = target_name("saved target", &saved.name)?;
         let device = device(&name, common)?;
-        for unit in &saved.units {
-            let source = unit.source(base);
-            let store = opened.open(&source, unit.options())?;
-            let config = unit_config(saved_identity(unit)?, unit.thin, unit.removable);
-            if unit.lun > Lun::MAX_NUMBER
-                || !device.map(unit.lun, LogicalUnit::new(config, Arc::clone(&store)))
-            {
-                let problem = format!("LUN {} of {name} is out of range or there twice", unit.lun);
+        for saved in &saved.units {
+            let source = saved.source(base);
+            let store = opened.open(&source, saved.options())?;
+            let config = unit_config(saved_identity(saved)?, saved.thin, saved.removable);
+            let unit = unit(config, &store, memory)?;
+            if saved.lun > Lun::MAX_NUMBER || !device.map(saved.lun, Arc::clone(&unit)) {
+                let problem = format!("LUN {} of {name} is out of range or there twice", saved.lun);
                 return Err(StartError::state(
                     base,
                     problem,
@@ -115,9 +122,10 @@ pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> 
             let what = describe(&source);
             units.push(PlannedUnit {
                 target: name.clone(),
-                lun: unit.lun,
+                lun: saved.lun,
                 what,
                 store,
+                unit,
             });
         }
         targets.push(target(name, device, common));
@@ -127,6 +135,19 @@ pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> 
         directory: directory(targets, common),
         units,
     })
+}
+
+/// A unit that knows again what it kept.
+fn unit(
+    config: UnitConfig,
+    store: &Arc<dyn BlockStore>,
+    memory: &Arc<dyn NonVolatileMemory>,
+) -> Result<Arc<LogicalUnit>, StartError> {
+    let serial = config.serial.clone();
+    let unit = LogicalUnit::new(config, Arc::clone(store));
+    unit.remember(memory)
+        .map_err(|error| StartError::option("disk with serial number", serial, error.to_string()))?;
+    Ok(unit)
 }
 
 /// Stores opened so far, and the files that did not exist before.
@@ -249,6 +270,7 @@ fn unit_config(identity: UnitIdentity, thin: bool, removable: bool) -> UnitConfi
         revision: REVISION.into(),
         thin,
         removable,
+        soft_threshold: None,
     }
 }
 
@@ -306,7 +328,7 @@ mod tests {
         let failed = from_exports(
             "iqn.2026-11.org.example:a",
             &exports,
-            || Ok(InstallationId([0; 16])),
+            || unreachable!("a store cannot be opened"),
             &common,
         );
         let message = failed.unwrap_err().to_string();

@@ -5,7 +5,9 @@
 
 mod database;
 mod generations;
+mod memory;
 mod model;
 
 pub(crate) use database::Database;
+pub(crate) use memory::UnitMemory;
 pub(crate) use model::{SavedConfig, SavedStore, SavedTarget, SavedUnit};

@@ -214,7 +214,11 @@ async fn run(
     data.check()?;
     tracing::trace!(command = admitted.spec.name, tag = task.tag, lun = %task.lun, "runs");
     let operation = admitted.spec.operation;
-    operation.run(&context, Cdb::new(&task.cdb), data).await
+    operation.run(&context, Cdb::new(&task.cdb), data).await?;
+    if let (Some(unit), Some(range)) = (unit, context.range) {
+        unit.statistics().count(operation, range.blocks);
+    }
+    Ok(())
 }
 
 /// Makes the sense complete with what only the unit knows.

@@ -6,15 +6,20 @@ mod block;
 mod cdb;
 mod device;
 mod engine;
+mod identifying;
 mod lu;
 mod medium;
+mod nonvolatile;
 mod primary;
 mod sense;
+mod statistics;
 mod status;
 mod table;
 mod task_set;
 #[cfg(test)]
 pub(crate) mod testing;
+mod thin;
+
 #[cfg(test)]
 mod tests;
 
@@ -22,5 +27,7 @@ pub use access_state::AccessState;
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute};
 pub use lu::{LogicalUnit, UnitConfig};
+pub use nonvolatile::{Keeping, NonVolatileMemory};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};
+pub use thin::SoftThreshold;

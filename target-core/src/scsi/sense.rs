@@ -103,15 +103,17 @@ impl Sense {
     #[must_use]
     pub const fn from_store(error: &StoreError) -> Self {
         match (error.kind, error.op) {
-            (StoreErrorKind::Medium, StoreOp::Read) => Self::UNRECOVERED_READ_ERROR,
+            // The unit's size was checked before: the medium below it shrank.
+            (StoreErrorKind::Medium | StoreErrorKind::OutOfRange, StoreOp::Read) => {
+                Self::UNRECOVERED_READ_ERROR
+            }
             (
-                StoreErrorKind::Medium,
+                StoreErrorKind::Medium | StoreErrorKind::OutOfRange,
                 StoreOp::Flush | StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes,
             ) => Self::WRITE_ERROR,
             (StoreErrorKind::NoSpace, _) => Self::SPACE_ALLOCATION_FAILED_WRITE_PROTECT,
             (StoreErrorKind::Offline, _) => Self::LOGICAL_UNIT_NOT_READY,
             (StoreErrorKind::ReadOnly, _) => Self::WRITE_PROTECTED,
-            (StoreErrorKind::OutOfRange, _) => Self::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE,
         }
     }
 
@@ -303,7 +305,7 @@ mod tests {
             (Medium, StoreOp::WriteZeroes, 0x3, 0x0c, 0x00),
             (NoSpace, StoreOp::Write, 0x7, 0x27, 0x07),
             (Offline, StoreOp::Read, 0x2, 0x04, 0x00),
-            (OutOfRange, StoreOp::Read, 0x5, 0x21, 0x00),
+            (OutOfRange, StoreOp::Read, 0x3, 0x11, 0x00),
             (ReadOnly, StoreOp::Write, 0x7, 0x27, 0x00),
         ];
         for (kind, op, key, asc, ascq) in CASES {

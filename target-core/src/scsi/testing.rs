@@ -21,6 +21,7 @@ pub(crate) fn config() -> UnitConfig {
         revision: "0001".into(),
         thin: true,
         removable: false,
+        soft_threshold: None,
     }
 }
 

@@ -96,6 +96,7 @@ pub(crate) mod tests {
             revision: "0001".into(),
             thin: true,
             removable: false,
+            soft_threshold: None,
         }
     }
 
