@@ -189,11 +189,14 @@ impl LogicalUnit {
         &self.statistics
     }
 
+    /// Whether it offers logical block provisioning.
+    pub(crate) fn is_thin(&self) -> bool {
+        is_thin(&self.config, &self.store.geometry())
+    }
+
     /// When its initiators are warned of its filling up, if they are.
     pub(crate) fn soft_threshold(&self) -> Option<SoftThreshold> {
-        self.config
-            .soft_threshold
-            .filter(|_| is_thin(&self.config, &self.store.geometry()))
+        self.config.soft_threshold.filter(|_| self.is_thin())
     }
 
     /// Looks at the store anew. When it grew, new commands reach all of it at once and every nexus is told (2A/09). When

@@ -40,6 +40,8 @@ pub(crate) enum Offer {
     Thin,
     /// On those whose medium can be taken out.
     Removable,
+    /// On those that keep something over restarts.
+    Keeps,
 }
 
 impl Offer {
@@ -49,6 +51,7 @@ impl Offer {
             Self::Always => true,
             Self::Thin => is_thin(unit.config(), &unit.store().geometry()),
             Self::Removable => unit.config().removable,
+            Self::Keeps => unit.can_keep(),
         }
     }
 }
@@ -176,17 +179,22 @@ impl Needs {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Operation {
     Inquiry,
+    LogSense,
     ModeSelect,
     ModeSense,
     PreventAllow,
     Read,
     ReadCapacity10,
     ReadCapacity16,
+    ReceiveDiagnostic,
+    ReportIdentifying,
     ReportLuns,
     ReportOpcodes,
     ReportPortGroups,
     ReportTmfs,
     RequestSense,
+    SendDiagnostic,
+    SetIdentifying,
     SetPortGroups,
     StartStop,
     SynchronizeCache,
@@ -207,17 +215,22 @@ impl Operation {
     ) -> Result<(), Failure> {
         match self {
             Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
+            Self::LogSense => primary::log_sense::run(context, cdb, data).await,
             Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
             Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
             Self::PreventAllow => block::prevent_allow::run(context, cdb, data).await,
             Self::Read => block::read::run(context, cdb, data).await,
             Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
             Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
+            Self::ReceiveDiagnostic => primary::diagnostics::receive(context, cdb, data).await,
+            Self::ReportIdentifying => primary::identifying_information::report(context, cdb, data).await,
             Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
             Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
             Self::ReportPortGroups => primary::report_port_groups::run(context, cdb, data).await,
             Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
             Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::SendDiagnostic => primary::diagnostics::send(context, cdb, data).await,
+            Self::SetIdentifying => primary::identifying_information::set(context, cdb, data).await,
             Self::SetPortGroups => primary::set_port_groups::run(context, cdb, data).await,
             Self::StartStop => block::start_stop::run(context, cdb, data).await,
             Self::SynchronizeCache => block::sync_cache::run(context, cdb, data).await,
@@ -240,6 +253,8 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &primary::mode_select::MODE_SELECT_6,
     &primary::mode_sense::MODE_SENSE_6,
     &block::start_stop::SPEC,
+    &primary::diagnostics::RECEIVE,
+    &primary::diagnostics::SEND,
     &block::prevent_allow::SPEC,
     &block::read_capacity::READ_CAPACITY_10,
     &block::read::READ_10,
@@ -248,6 +263,7 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::sync_cache::SYNCHRONIZE_CACHE_10,
     &block::write_same::WRITE_SAME_10,
     &block::unmap::SPEC,
+    &primary::log_sense::SPEC,
     &primary::mode_select::MODE_SELECT_10,
     &primary::mode_sense::MODE_SENSE_10,
     &block::read::READ_16,
@@ -257,9 +273,11 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::write_same::WRITE_SAME_16,
     &block::read_capacity::READ_CAPACITY_16,
     &primary::report_luns::SPEC,
+    &primary::identifying_information::REPORT,
     &primary::report_port_groups::SPEC,
     &primary::report_opcodes::SPEC,
     &primary::report_tmfs::SPEC,
+    &primary::identifying_information::SET,
     &primary::set_port_groups::SPEC,
     &block::read::READ_12,
     &block::write::WRITE_12,

@@ -1,6 +1,9 @@
 //! Commands of all devices (SPC-4), one file each.
 
+pub(crate) mod diagnostics;
+pub(crate) mod identifying_information;
 pub(crate) mod inquiry;
+pub(crate) mod log_sense;
 pub(crate) mod mode_pages;
 pub(crate) mod mode_select;
 pub(crate) mod mode_sense;
