@@ -3,6 +3,7 @@
 mod aborts;
 mod durability;
 mod order;
+mod parameters;
 mod transfers;
 
 use std::sync::Arc;
