@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backstores::{BufPool, FaultStore, StoreOptions, StoreSource};
+use backstores::{BlockStore, BufPool, FaultStore, StoreOptions, StoreSource};
 use futures_util::FutureExt;
 use iscsi_proto::{IscsiName, Tpgt};
 use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal};
@@ -46,6 +46,7 @@ pub struct TargetBuilder {
     pool_bytes: usize,
     others: Vec<(&'static str, Access)>,
     portal_groups: u16,
+    more: Vec<Arc<dyn BlockStore>>,
 }
 
 /// A running target. Dropping it ends it; a panic in one of its connections fails the test.
@@ -79,6 +80,7 @@ impl Target {
             pool_bytes: 16 << 20,
             others: Vec::new(),
             portal_groups: 1,
+            more: Vec::new(),
         }
     }
 
@@ -194,6 +196,14 @@ impl TargetBuilder {
         self
     }
 
+    /// With a disk over a store of the test's own: the LUN behind those of [`disk`](Self::disk), of which there is at
+    /// least one.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn BlockStore>) -> Self {
+        self.more.push(store);
+        self
+    }
+
     /// With so many portal groups of one portal each: 1, 2, …
     #[must_use]
     pub fn portal_groups(self, portal_groups: u16) -> Self {
@@ -255,10 +265,13 @@ impl TargetBuilder {
         addresses: &[SocketAddr],
         stores: &[Arc<FaultStore>],
     ) -> Directory {
-        for (number, (disk, store)) in self.disks.iter().zip(stores).enumerate() {
-            let number = u16::try_from(number).expect("few disks");
-            let store: Arc<dyn backstores::BlockStore> = Arc::<FaultStore>::clone(store);
-            let unit = LogicalUnit::new(unit_config(number, disk.removable), store);
+        let disks = self.disks.iter().zip(stores).map(|(disk, store)| {
+            let store: Arc<dyn BlockStore> = Arc::<FaultStore>::clone(store);
+            (disk.removable, store)
+        });
+        let more = self.more.iter().map(|store| (false, Arc::clone(store)));
+        for (number, (removable, store)) in (0..).zip(disks.chain(more)) {
+            let unit = LogicalUnit::new(unit_config(number, removable), store);
             assert!(device.map(number, unit), "numbers are distinct");
         }
         let mut targets = BTreeMap::new();
@@ -331,6 +344,7 @@ pub fn unit_config(number: u16, removable: bool) -> UnitConfig {
         revision: "0001".into(),
         thin: true,
         removable,
+        soft_threshold: None,
     }
 }
 

@@ -10,5 +10,6 @@ mod paths;
 mod read_write;
 mod residuals;
 mod sessions;
+mod sizes;
 mod task_management;
 mod windows_shaped;
