@@ -25,7 +25,7 @@ mod tests;
 
 pub use access_state::AccessState;
 pub use attention::UnitAttention;
-pub use device::{ScsiTask, TargetDevice, TaskAttribute};
+pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
 pub use lu::{LogicalUnit, UnitConfig};
 pub use nonvolatile::{Keeping, NonVolatileMemory};
 pub use sense::{FieldPointer, Sense, SenseKey};

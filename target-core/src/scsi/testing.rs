@@ -58,7 +58,7 @@ pub(crate) struct TestMemory {
 }
 
 impl TestMemory {
-    pub(crate) fn new() -> Arc<dyn NonVolatileMemory> {
+    pub(crate) fn shared() -> Arc<dyn NonVolatileMemory> {
         Arc::new(Self::default())
     }
 }

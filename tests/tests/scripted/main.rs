@@ -7,6 +7,7 @@ mod esxi_shaped;
 mod hostile;
 mod login;
 mod paths;
+mod queries;
 mod read_write;
 mod residuals;
 mod sessions;

@@ -123,7 +123,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_set_is_told_and_known_again() {
-        let memory = TestMemory::new();
+        let memory = TestMemory::shared();
         let first = unit(64);
         first.remember(&memory).unwrap();
         let device = device(&[first]);
@@ -147,7 +147,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_information_is_refused() {
-        let memory = TestMemory::new();
+        let memory = TestMemory::shared();
         let kept = unit(64);
         kept.remember(&memory).unwrap();
         let device = device(&[kept]);

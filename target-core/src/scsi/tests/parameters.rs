@@ -22,7 +22,7 @@ async fn mode_page(device: &Arc<TargetDevice>, control: u8, page: u8) -> Vec<u8>
 
 #[tokio::test]
 async fn a_saved_page_is_there_again_in_the_next_life_and_after_a_reset() {
-    let memory = TestMemory::new();
+    let memory = TestMemory::shared();
     let first = unit(64);
     first.remember(&memory).unwrap();
     let device_now = device(&[first]);
@@ -82,7 +82,7 @@ async fn nothing_is_saved_where_nothing_can_be() {
 #[tokio::test]
 async fn the_write_cache_is_emptied_before_its_end_is_saved() {
     let (device, store) = faulty(64);
-    let kept = TestMemory::new();
+    let kept = TestMemory::shared();
     device.luns()[0].1.remember(&kept).unwrap();
     run(&device, 0, &[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], &[7; 512]).await;
     let (cdb, list) = caching(1, 0);
@@ -155,7 +155,7 @@ async fn parameter_data_of_every_command_are_cut_to_every_allocation_length() {
         },
         memory(4096),
     );
-    kept.remember(&TestMemory::new()).unwrap();
+    kept.remember(&TestMemory::shared()).unwrap();
     let device = device(&[kept]);
     for spec in COMMANDS {
         let Some((at, width)) = allocation(spec.opcode) else {
