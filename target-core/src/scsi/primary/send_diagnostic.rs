@@ -1,10 +1,10 @@
-//! SEND DIAGNOSTIC and RECEIVE DIAGNOSTIC RESULTS (SPC-4 §6.42, §6.28): the default self-test, and the list of diagnostic
-//! pages, which has itself alone on it.
+//! SEND DIAGNOSTIC (SPC-4 §6.42): the default self-test, and the choice of a diagnostic page, of which there is one.
 //!
 //! Self-tests in the background or with results to be read later are refused: nothing would run, and no result be kept.
 
 use backstores::BlockStore;
 
+use super::receive_diagnostic::SUPPORTED_PAGES;
 use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
@@ -12,22 +12,7 @@ use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass}
 use crate::scsi::{Failure, Sense};
 use crate::transfer::Transfer;
 
-pub(crate) const RECEIVE: CommandSpec = CommandSpec {
-    opcode: 0x1c,
-    service_action: None,
-    name: "RECEIVE DIAGNOSTIC RESULTS",
-    usage: &[0x1c, PCV, 0xff, 0xff, 0xff, 0],
-    offer: Offer::Always,
-    needs: Needs {
-        reservation: ReservationClass::Reads,
-        answered: Answered::Standby,
-        ..Needs::UNIT
-    },
-    timeout_s: 10,
-    operation: Operation::ReceiveDiagnostic,
-};
-
-pub(crate) const SEND: CommandSpec = CommandSpec {
+pub(crate) const SPEC: CommandSpec = CommandSpec {
     opcode: 0x1d,
     service_action: None,
     name: "SEND DIAGNOSTIC",
@@ -49,20 +34,7 @@ pub(crate) const SEND: CommandSpec = CommandSpec {
     operation: Operation::SendDiagnostic,
 };
 
-pub(crate) async fn receive(
-    _context: &CommandContext<'_>,
-    cdb: Cdb<'_>,
-    data: &mut Transfer,
-) -> Result<(), Failure> {
-    // Without PCV the page asked for last by SEND DIAGNOSTIC is meant, which can only have been this one.
-    if cdb.u8_at(1) & PCV != 0 && cdb.u8_at(2) != SUPPORTED_PAGES {
-        return Err(Cdb::invalid_field(2));
-    }
-    let page = [SUPPORTED_PAGES, 0, 0, 1, SUPPORTED_PAGES];
-    data.put_parameters(&page, usize::from(cdb.u16_at(3))).await
-}
-
-pub(crate) async fn send(
+pub(crate) async fn run(
     context: &CommandContext<'_>,
     cdb: Cdb<'_>,
     data: &mut Transfer,
@@ -109,10 +81,6 @@ async fn self_test(store: &dyn BlockStore, data: &Transfer) -> Result<(), Failur
     Ok(store.flush().await?)
 }
 
-/// Diagnostic page 00h.
-const SUPPORTED_PAGES: u8 = 0x00;
-/// Page code valid.
-const PCV: u8 = 0x01;
 const SELF_TEST_CODE: u8 = 0xe0;
 /// Page format.
 const PF: u8 = 0x10;
@@ -167,8 +135,5 @@ mod tests {
         ] {
             assert_eq!(code(&device, &cdb, data).await, expected, "{cdb:02x?}");
         }
-        let (_, page) = run(&device, 0, &[0x1c, 1, 0, 0, 64, 0], &[]).await;
-        assert_eq!(page, [0, 0, 0, 1, 0]);
-        assert_eq!(code(&device, &[0x1c, 1, 2, 0, 64, 0], &[]).await, Some((0x24, 0)));
     }
 }

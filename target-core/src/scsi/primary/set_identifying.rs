@@ -1,5 +1,6 @@
-//! REPORT and SET IDENTIFYING INFORMATION (SPC-4 §6.32, §6.45): what people and programs called the unit.
+//! SET IDENTIFYING INFORMATION (SPC-4 §6.45): what people and programs call the unit, from now on and over restarts.
 
+use super::report_identifying::KIND;
 use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
@@ -8,21 +9,7 @@ use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass}
 use crate::scsi::{Failure, Sense, UnitAttention};
 use crate::transfer::Transfer;
 
-pub(crate) const REPORT: CommandSpec = CommandSpec {
-    opcode: 0xa3,
-    service_action: Some(0x05),
-    name: "REPORT IDENTIFYING INFORMATION",
-    usage: &[0xa3, 0x05, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, KIND, 0],
-    offer: Offer::Always,
-    needs: Needs {
-        answered: Answered::Standby,
-        ..Needs::UNIT
-    },
-    timeout_s: 10,
-    operation: Operation::ReportIdentifying,
-};
-
-pub(crate) const SET: CommandSpec = CommandSpec {
+pub(crate) const SPEC: CommandSpec = CommandSpec {
     opcode: 0xa4,
     service_action: Some(0x06),
     name: "SET IDENTIFYING INFORMATION",
@@ -37,28 +24,7 @@ pub(crate) const SET: CommandSpec = CommandSpec {
     operation: Operation::SetIdentifying,
 };
 
-pub(crate) async fn report(
-    context: &CommandContext<'_>,
-    cdb: Cdb<'_>,
-    data: &mut Transfer,
-) -> Result<(), Failure> {
-    let code = cdb.bits(10, 7, 1);
-    let reply = if code == ALL_KINDS {
-        let descriptor = |kind: InformationKind| {
-            let [high, low] = u16::try_from(kind.longest())
-                .expect("a few hundred bytes")
-                .to_be_bytes();
-            [kind.code() << 1, 0, high, low]
-        };
-        with_length(&InformationKind::ALL.map(descriptor).concat())
-    } else {
-        let kind = InformationKind::from_code(code).ok_or_else(|| Cdb::invalid_bit(10, 7))?;
-        with_length(&context.unit().identifying(kind))
-    };
-    data.put_parameters(&reply, cdb.u32_at(6) as usize).await
-}
-
-pub(crate) async fn set(
+pub(crate) async fn run(
     context: &CommandContext<'_>,
     cdb: Cdb<'_>,
     data: &mut Transfer,
@@ -83,13 +49,6 @@ pub(crate) async fn set(
     Ok(())
 }
 
-fn with_length(body: &[u8]) -> Vec<u8> {
-    let [high, low] = u16::try_from(body.len())
-        .expect("a few hundred bytes")
-        .to_be_bytes();
-    [&[0, 0, high, low], body].concat()
-}
-
 /// UTF-8 with one zero, which ends it; or nothing at all.
 fn is_text(value: &[u8]) -> bool {
     match value.split_last() {
@@ -98,11 +57,6 @@ fn is_text(value: &[u8]) -> bool {
         Some(_) => false,
     }
 }
-
-/// IDENTIFYING INFORMATION TYPE.
-const KIND: u8 = 0xfe;
-/// The type that asks which there are.
-const ALL_KINDS: u8 = 0x7f;
 
 #[cfg(test)]
 mod tests {
