@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use iscsi_proto::Lun;
+
 use super::access_state::{AccessState, GroupView};
 use super::cdb::{Cdb, LbaRange};
 use super::table::{AttentionRule, COMMANDS, CommandSpec};
@@ -20,6 +22,7 @@ pub(crate) struct CommandContext<'a> {
     device: &'a TargetDevice,
     nexus: &'a Arc<NexusId>,
     unit: Option<&'a Arc<LogicalUnit>>,
+    lun: Lun,
     range: Option<LbaRange>,
     ticket: Option<&'a TaskTicket>,
 }
@@ -28,6 +31,11 @@ impl CommandContext<'_> {
     /// The nexus that the command came by.
     pub(crate) fn nexus(&self) -> &Arc<NexusId> {
         self.nexus
+    }
+
+    /// The LUN as it was addressed.
+    pub(crate) fn lun(&self) -> Lun {
+        self.lun
     }
 
     /// The logical unit, for commands that need one.
@@ -213,6 +221,7 @@ async fn run(
         device,
         nexus,
         unit,
+        lun: task.lun,
         range: admitted.range,
         ticket: admitted.ticket.as_ref(),
     };
