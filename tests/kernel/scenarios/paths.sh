@@ -57,7 +57,7 @@ the_tools_print_what_the_standard_says() {
   sg_modes --all "$disk"
   expect 'mode page of the threshold' 1 "$(sg_modes --page=0x1c,0x02 "$disk" | grep -c 'Logical block provisioning')"
   sg_logs --all "$disk"
-  sg_logs --page=0xc "$disk" | grep 'Used LBA mapping resource count: '
+  sg_logs --page=0xc "$disk" | grep -E 'Used LBA mapping.* count: '
   sg_opcodes "$disk"
   sg_opcodes --opcode=0xa3,0x0a "$disk"
   sg_senddiag --test "$disk"
