@@ -132,3 +132,68 @@ async fn a_device_that_was_grown_is_larger_at_the_next_look() {
         .unwrap();
     assert_eq!(read(&*store, (2 << 20) - 512).await, Ok(7));
 }
+
+#[tokio::test]
+async fn a_full_file_system_is_no_space_until_there_is_some() {
+    let Some(small) = SmallFileSystem::new("1m") else {
+        return;
+    };
+    let source = StoreSource::File {
+        path: small.directory.path().join("disk.img"),
+        size: Some(4 << 20),
+    };
+    let store = open(&source, StoreOptions::default()).unwrap();
+    let mut full = None;
+    for at in (0..4 << 20).step_by(512 * 8) {
+        if let Err(error) = store.write(at, block(7), Durability::Cached).await {
+            full = Some((at, error.kind));
+            break;
+        }
+    }
+    let (at, kind) = full.expect("four mebibytes do not fit in one");
+    assert_eq!(kind, StoreErrorKind::NoSpace);
+    let zeroed = store.write_zeroes(at..at + 65_536, Durability::Cached).await;
+    if let Err(error) = zeroed {
+        assert_eq!(error.kind, StoreErrorKind::NoSpace);
+    }
+    assert_eq!(read(&*store, 0).await, Ok(7), "what is there can be read");
+    store.flush().await.unwrap();
+    // Giving blocks back makes room for others.
+    store.unmap(0..65_536).await.unwrap();
+    store.write(at, block(8), Durability::Stable).await.unwrap();
+    assert_eq!(read(&*store, at).await, Ok(8));
+}
+
+/// A file system in memory; needs root.
+struct SmallFileSystem {
+    directory: TempDir,
+}
+
+impl SmallFileSystem {
+    fn new(size: &str) -> Option<Self> {
+        let directory = TempDir::new().unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(directory.path())
+            .output();
+        match mount {
+            Ok(output) if output.status.success() => Some(Self { directory }),
+            failed => {
+                common::skipped("file systems of our own", &format!("{failed:?}"));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SmallFileSystem {
+    fn drop(&mut self) {
+        // Lazily: the store may still be open.
+        drop(
+            Command::new("umount")
+                .arg("--lazy")
+                .arg(self.directory.path())
+                .status(),
+        );
+    }
+}

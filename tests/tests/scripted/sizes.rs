@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::sync::Arc;
 
-use backstores::{Measured, StoreOptions, StoreSource};
+use backstores::{Fault, Matching, Measured, StoreErrorKind, StoreOp, StoreOptions, StoreSource};
 use iscsi_proto::Lun;
 use target_core::scsi::LogicalUnit;
 use tests::script::{Initiator, Keys, Target, cdb};
@@ -104,4 +104,35 @@ async fn a_disk_that_was_cut_keeps_its_size_and_what_is_gone_is_a_medium_error()
     disk.file.set_len(1 << 20).unwrap();
     assert_eq!(disk.unit.refresh().await.unwrap(), Measured::Unchanged);
     assert_eq!(initiator.read(1024, 1).await, [0; 512]);
+}
+
+#[tokio::test]
+async fn a_store_without_space_stops_writes_alone_and_goes_on_when_there_is_space() {
+    let target = Target::start().await;
+    let mut initiator = Initiator::log_in(&target).await;
+    initiator.write(0, &[1; 512]).await;
+    for op in [StoreOp::Write, StoreOp::WriteZeroes, StoreOp::Flush] {
+        let full = Fault::Fail(StoreErrorKind::NoSpace);
+        target.store(0).inject(Matching::op(op), 0, u64::MAX, full);
+    }
+    let no_space = (0x7, 0x27, 0x07);
+    let end = initiator
+        .command(cdb::write_10(0, 1))
+        .write(&[2; 512])
+        .run()
+        .await;
+    assert_eq!(end.sense(), no_space);
+    // WRITE SAME (10) of zeroes, SYNCHRONIZE CACHE (10).
+    let end = initiator
+        .command(cdb::cdb(&[0x41, 0, 0, 0, 0, 0, 0, 0, 1]))
+        .write(&[0; 512])
+        .run()
+        .await;
+    assert_eq!(end.sense(), no_space);
+    let end = initiator.command(cdb::cdb(&[0x35])).run().await;
+    assert_eq!(end.sense(), no_space);
+    assert_eq!(initiator.read(0, 1).await, [1; 512]);
+    target.store(0).heal();
+    initiator.write(0, &[2; 512]).await;
+    assert_eq!(initiator.read(0, 1).await, [2; 512]);
 }
