@@ -30,6 +30,9 @@ pub(crate) fn access_line(plan: &Plan, portals: &[PortalSpec]) -> String {
                 names.join(" or ")
             )
         }
+        Some(ChapPolicy::Individual { .. }) => {
+            format!("initiators that the targets' access rules admit may log in at {portals}")
+        }
         Some(ChapPolicy::Open) | None => {
             format!("every initiator that reaches {portals} may log in, without a password")
         }

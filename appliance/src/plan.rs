@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use backstores::{BlockStore, StoreSource};
 use iscsi_proto::{IscsiName, Lun, Tpgt};
-use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal, Target};
+use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal, Target};
 use target_core::scsi::{LogicalUnit, NonVolatileMemory, TargetDevice, UnitConfig};
 
 use crate::error::StartError;
@@ -42,6 +42,7 @@ pub(crate) struct Common {
     pub(crate) management_url: Option<String>,
     pub(crate) chap: ChapPolicy,
     pub(crate) parameters: Parameters,
+    pub(crate) advertised: Vec<Advertised>,
 }
 
 /// One target with the exports in order. The installation is asked for last, when every store is open: a start that
@@ -248,6 +249,7 @@ fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) ->
             .into_iter()
             .map(|target| (target.name.clone(), target))
             .collect::<BTreeMap<_, _>>(),
+        advertised: common.advertised.clone(),
         portals: common
             .portals
             .iter()
@@ -324,6 +326,7 @@ mod tests {
             management_url: None,
             chap: ChapPolicy::Open,
             parameters: Parameters::default(),
+            advertised: Vec::new(),
         };
         let failed = from_exports(
             "iqn.2026-11.org.example:a",

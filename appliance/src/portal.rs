@@ -41,10 +41,7 @@ impl FromStr for PortalSpec {
         let mut portal = Self::from(address);
         for option in parts {
             match option.split_once('=') {
-                Some(("group", number)) => {
-                    let tag = number.parse().ok().filter(|tag| *tag > 0);
-                    portal.group = Tpgt(tag.ok_or_else(|| format!("{option}: a number from 1 to 65535"))?);
-                }
+                Some(("group", number)) => portal.group = group(number)?,
                 Some(("state", name)) => {
                     let state = STATES.iter().find(|(known, _)| *known == name);
                     let (_, state) = state.ok_or_else(|| {
@@ -61,6 +58,13 @@ impl FromStr for PortalSpec {
         }
         Ok(portal)
     }
+}
+
+/// The number of a portal group.
+pub(crate) fn group(number: &str) -> Result<Tpgt, String> {
+    let tag = number.parse().ok().filter(|tag| *tag > 0);
+    tag.map(Tpgt)
+        .ok_or_else(|| format!("group={number}: a number from 1 to 65535"))
 }
 
 /// The portal groups and their first states, ascending. Two states for one group are a mistake.
@@ -84,7 +88,8 @@ pub(crate) fn groups(portals: &[PortalSpec]) -> Result<BTreeMap<Tpgt, Option<Acc
     Ok(groups)
 }
 
-const DEFAULT_GROUP: Tpgt = Tpgt(1);
+/// The portal group of portals that name none.
+pub(crate) const DEFAULT_GROUP: Tpgt = Tpgt(1);
 
 const STATES: [(&str, AccessState); 4] = [
     ("optimized", AccessState::ActiveOptimized),

@@ -21,7 +21,7 @@ use crate::plan::{self, Common, Plan};
 use crate::portal::PortalSpec;
 use crate::shutdown::{self, StopSignals};
 use crate::state::{Database, UnitMemory};
-use crate::{admin, banner, chap, interfaces, logging, notify, portals, quick_start, watch};
+use crate::{address_rule, admin, banner, chap, interfaces, logging, notify, portals, quick_start, watch};
 
 /// What is served when no `--export` is given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,6 +55,11 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         management_url: management_url(args.admin),
         chap: chap::policy(&args.chap, args.mutual_chap.as_deref())?,
         parameters: parameters(&args.set)?,
+        advertised: args
+            .address_rules
+            .iter()
+            .map(|rule| address_rule::parse(rule))
+            .collect::<Result<Vec<_>, _>>()?,
     };
     // Ports first: they are what fails most often, and nothing needs to be undone.
     let listeners = listen(&common.portals)?;

@@ -7,18 +7,19 @@
 //! flush fails from then on until the store is opened anew.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::engine::{Direction, Disk};
 use crate::error::check_range;
 use crate::{
-    BlockStore, CHUNK, CacheMode, Durability, Geometry, IoBuf, Measured, Space, StoreError, StoreOp,
+    BlockStore, CHUNK, CacheMode, Durability, Extent, Geometry, IoBuf, Measured, Space, StoreError, StoreOp,
 };
 
 /// A file or block device that is open, locked and measured.
@@ -228,6 +229,29 @@ impl BlockStore for DiskStore {
     async fn space(&self) -> io::Result<Option<Space>> {
         self.disk.blocking(self.reach.probe.space).await
     }
+
+    async fn extent(&self, range: Range<u64>) -> Result<Extent, StoreError> {
+        let (at, len) = (range.start, range.end.saturating_sub(range.start));
+        self.check(StoreOp::Extent, at, len)?;
+        let block = u64::from(self.opened.block_size);
+        let found = self.disk.blocking(move |disk| extent(disk, &range, block)).await;
+        found.map_err(|error| StoreError::from_io(StoreOp::Extent, at, error))
+    }
+
+    async fn prefetch(&self, range: Range<u64>) -> bool {
+        let hint = move |disk: &Disk| {
+            let len = NonZeroU64::new(range.end.saturating_sub(range.start));
+            Ok(rustix::fs::fadvise(
+                disk.fd(),
+                range.start,
+                len,
+                rustix::fs::Advice::WillNeed,
+            )?)
+        };
+        // It only begins to read, and the page cache may give up again what was read: so nothing is promised.
+        let _ = self.disk.blocking(hint).await;
+        false
+    }
 }
 
 impl Reach {
@@ -243,6 +267,36 @@ impl Reach {
             Measured::Unchanged
         }
     }
+}
+
+/// The kind of space at the beginning of a range. Only whole blocks can be a hole.
+fn extent(disk: &Disk, range: &Range<u64>, block: u64) -> io::Result<Extent> {
+    let seek = |whence, unknown| match rustix::fs::seek(disk.fd(), whence) {
+        Ok(found) => Ok(found.min(range.end)),
+        // Nothing of that kind up to the end of the file.
+        Err(Errno::NXIO) => Ok(range.end),
+        // Where holes cannot be told there are none.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(unknown),
+        Err(error) => Err(io::Error::from(error)),
+    };
+    let data = seek(SeekFrom::Data(range.start), range.start)?;
+    // A block that is a hole in part is mapped.
+    let whole = if data == range.end {
+        data
+    } else {
+        data / block * block
+    };
+    if whole > range.start {
+        return Ok(Extent {
+            end: whole,
+            mapped: false,
+        });
+    }
+    let hole = seek(SeekFrom::Hole(data), range.end)?;
+    Ok(Extent {
+        end: hole.max(range.start + 1).next_multiple_of(block).min(range.end),
+        mapped: true,
+    })
 }
 
 #[cfg(test)]

@@ -171,7 +171,7 @@ struct SmallFileSystem {
 
 impl SmallFileSystem {
     fn new(size: &str) -> Option<Self> {
-        let directory = TempDir::new().unwrap();
+        let directory = TempDir::new().expect("a place for temporary files");
         let mount = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
             .arg(directory.path())

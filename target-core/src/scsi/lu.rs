@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use backstores::{BlockStore, Durability, Geometry, Measured};
 
 use super::attention::AttentionQueue;
+use super::erasure::Erasure;
 use super::identifying::{self, Identifying, InformationKind};
 use super::medium::Medium;
 use super::nonvolatile::NonVolatileMemory;
@@ -51,6 +52,7 @@ pub struct LogicalUnit {
     /// The soft threshold was reached, and all were told.
     threshold_reached: AtomicBool,
     medium: Mutex<Medium>,
+    erasure: Erasure,
     tasks: Arc<TaskSet>,
     attentions: Attentions,
 }
@@ -84,6 +86,7 @@ impl LogicalUnit {
             statistics: Statistics::default(),
             threshold_reached: AtomicBool::new(false),
             medium: Mutex::default(),
+            erasure: Erasure::default(),
             tasks: Arc::default(),
             attentions: Attentions::default(),
         })
@@ -240,6 +243,11 @@ impl LogicalUnit {
         self.medium.lock().expect("plain data")
     }
 
+    /// Formatting and sanitizing.
+    pub(crate) fn erasure(&self) -> &Erasure {
+        &self.erasure
+    }
+
     /// How a write is to be done: on the medium when it has to be there at once (FUA) or when the initiator switched the
     /// write cache off.
     pub(crate) fn durability(&self, force_unit_access: bool) -> Durability {
@@ -307,6 +315,8 @@ impl LogicalUnit {
     /// Back to the state after power on, as far as a reset goes (SAM-5 §6.3.2, §6.3.3): all tasks are aborted, nobody
     /// prevents the removal of the medium, mode parameters are the saved or else the default ones. Every nexus is told, the one that asked
     /// for it too.
+    /// prevents the removal of the medium, mode parameters are the default ones. Every nexus is told, the one that asked
+    /// for it too. Formatting and sanitizing go on.
     pub(crate) fn reset(&self, told: UnitAttention) {
         self.tasks.abort(|_| true);
         self.medium().allow_all();

@@ -6,6 +6,7 @@ mod block;
 mod cdb;
 mod device;
 mod engine;
+mod erasure;
 mod identifying;
 mod lu;
 mod medium;

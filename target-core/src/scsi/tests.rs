@@ -2,9 +2,13 @@
 
 mod aborts;
 mod durability;
+mod erasure;
+mod exclusive;
 mod order;
 mod parameters;
+mod refusals;
 mod transfers;
+mod whereabouts;
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use backstores::{BlockStore, BufPool, FaultStore, StoreOptions, StoreSource};
 use futures_util::FutureExt;
 use iscsi_proto::{IscsiName, Tpgt};
-use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal};
+use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal};
 use target_core::iscsi::{CloseReason, LinkInfo, Node, TransportKeys};
 use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
 use target_core::serve::serve;
@@ -47,6 +47,7 @@ pub struct TargetBuilder {
     others: Vec<(&'static str, Access)>,
     portal_groups: u16,
     more: Vec<Arc<dyn BlockStore>>,
+    advertised: Vec<Advertised>,
 }
 
 /// A running target. Dropping it ends it; a panic in one of its connections fails the test.
@@ -81,6 +82,7 @@ impl Target {
             others: Vec::new(),
             portal_groups: 1,
             more: Vec::new(),
+            advertised: Vec::new(),
         }
     }
 
@@ -213,6 +215,17 @@ impl TargetBuilder {
         }
     }
 
+    /// Tells initiators of a network another address.
+    #[must_use]
+    pub fn advertise(mut self, network: &str, address: &str) -> Self {
+        self.advertised.push(Advertised {
+            from: network.parse().expect("a network"),
+            tpgt: TPGT,
+            address: address.parse().expect("an address"),
+        });
+        self
+    }
+
     /// Lets it run.
     ///
     /// # Panics
@@ -284,6 +297,7 @@ impl TargetBuilder {
         }
         Directory {
             targets,
+            advertised: self.advertised.clone(),
             portals: (1..)
                 .map(Tpgt)
                 .zip(addresses)

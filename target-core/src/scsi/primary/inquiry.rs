@@ -4,7 +4,7 @@ use super::vpd::{self, Subject};
 use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{AttentionRule, CommandSpec, ErasureRule, Needs, Offer, Operation};
 use crate::scsi::{Failure, UnitConfig};
 use crate::transfer::Transfer;
 
@@ -18,6 +18,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
         unit: false,
         attention: AttentionRule::Keep,
         answered: Answered::Always,
+        erasure: ErasureRule::Run,
         ..Needs::UNIT
     },
     timeout_s: 10,
@@ -42,6 +43,7 @@ pub(crate) async fn run(
             &Subject {
                 config: unit.config(),
                 geometry: &unit.store().geometry(),
+                abilities: unit.store().abilities(),
                 port: &context.nexus().target,
                 relative_port: context.relative_port(),
                 port_groups: &context.port_groups(),

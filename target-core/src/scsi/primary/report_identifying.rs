@@ -5,7 +5,7 @@ use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::identifying::InformationKind;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, ErasureRule, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -16,6 +16,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         answered: Answered::Standby,
+        erasure: ErasureRule::Run,
         ..Needs::UNIT
     },
     timeout_s: 10,

@@ -6,7 +6,7 @@ use crate::scsi::Failure;
 use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{AttentionRule, CommandSpec, ErasureRule, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -19,6 +19,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
         unit: false,
         attention: AttentionRule::ClearReportedLuns,
         answered: Answered::Always,
+        erasure: ErasureRule::Run,
         ..Needs::UNIT
     },
     timeout_s: 10,

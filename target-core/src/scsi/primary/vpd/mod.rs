@@ -10,9 +10,12 @@ mod mode_page_policy;
 mod provisioning;
 mod scsi_ports;
 
-use backstores::Geometry;
+use backstores::{Abilities, Geometry};
 
-pub(crate) use block_limits::{MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, maximum_write_same_blocks};
+pub(crate) use block_limits::{
+    AtomicLimits, MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, maximum_compare_and_write_blocks,
+    maximum_write_same_blocks,
+};
 pub(crate) use provisioning::is_thin;
 
 use crate::nexus::TargetPort;
@@ -26,6 +29,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) config: &'a UnitConfig,
     /// Shape of its medium.
     pub(crate) geometry: &'a Geometry,
+    /// What its store can do beside.
+    pub(crate) abilities: Abilities,
     /// The target port by which it was asked.
     pub(crate) port: &'a TargetPort,
     /// Number of that port in the device, 1 or more, which is also that of its target port group.
@@ -78,7 +83,7 @@ const PAGES: &[(u8, Body)] = &[
 pub(crate) mod tests {
     use std::sync::LazyLock;
 
-    use backstores::Geometry;
+    use backstores::{Abilities, Geometry};
     use iscsi_proto::{IscsiName, Tpgt};
 
     use super::{Subject, page};
@@ -114,7 +119,20 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn with_page(code: u8, geometry: &Geometry, config: &UnitConfig) -> Option<Vec<u8>> {
-        page(code, &subject(config, geometry))
+        page_of_able(code, geometry, Abilities::default(), config)
+    }
+
+    pub(crate) fn page_of_able(
+        code: u8,
+        geometry: &Geometry,
+        abilities: Abilities,
+        config: &UnitConfig,
+    ) -> Option<Vec<u8>> {
+        let subject = Subject {
+            abilities,
+            ..subject(config, geometry)
+        };
+        page(code, &subject)
     }
 
     /// A unit behind one port, of which there is nothing else to tell.
@@ -126,6 +144,7 @@ pub(crate) mod tests {
         Subject {
             config,
             geometry,
+            abilities: Abilities::default(),
             port: &PORT,
             relative_port: 1,
             port_groups: &[GroupView {
