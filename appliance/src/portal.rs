@@ -37,7 +37,7 @@ impl FromStr for PortalSpec {
         let address = parts.next().unwrap_or_default();
         let address: SocketAddr = address
             .parse()
-            .map_err(|_| format!("{address:?} is not of the form ADDR:PORT or [ADDR6]:PORT"))?;
+            .map_err(|_| format!("{address:?} is no address of the form ADDR:PORT or [ADDR6]:PORT"))?;
         let mut portal = Self::from(address);
         for option in parts {
             match option.split_once('=') {
@@ -112,7 +112,7 @@ mod tests {
         let named = portal("[2001:db8::1]:3260,group=7,state=standby");
         assert_eq!((named.group, named.state), (Tpgt(7), Some(AccessState::Standby)));
         for (spec, part) in [
-            ("here", "not of the form"),
+            ("here", "no address of the form"),
             ("192.0.2.1:3260,group=0", "from 1 to 65535"),
             ("192.0.2.1:3260,group=65536", "from 1 to 65535"),
             ("192.0.2.1:3260,state=fast", "non-optimized"),

@@ -73,7 +73,7 @@ states_change_by_command() {
   local one two
   one=$(path "$HOST4") two=$(path "$HOST6")
   sg_stpg --tp=7 --state=s "$one"
-  wait_for 20 eval "[[ \$(sg_turs $two 2>&1) == *'target port in standby state'* ]]"
+  wait_for 20 eval "[[ \$(sg_turs -v $two 2>&1) == *'target port in standby state'* ]]"
   sg_rtpg --decode "$one" | grep -q 'standby'
   sg_stpg --tp=7 --state=an "$one"
   wait_for 20 sg_turs "$two"

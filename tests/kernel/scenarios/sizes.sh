@@ -9,7 +9,7 @@ start() {
   modprobe sg
   host room small 24
   host start sizes --portal "$portal" --target-name $target --export file:grows.img,size=256M \
-    --export file:small/full.img,size=64M,soft-threshold=50%
+    --export file:small/full.img,size=64M,soft-threshold=16M
   node $target "$portal"
   login $target "$portal"
   disk $target 0
@@ -55,7 +55,7 @@ a_full_file_system_stops_writes_until_there_is_space() {
   if dd if=/dev/urandom of="$disk" bs=1M count=48 oflag=direct status=none; then fail 'more was written than fits'; fi
   dmesg | grep -q 'Sense Key : Data Protect'
   dmesg | grep -q 'Space allocation failed write protect'
-  wait_for 20 eval "sg_turs $disk; dmesg | grep -qi 'soft threshold'"
+  wait_for 20 eval "sg_turs $disk; dmesg | grep -qi 'thin provisioning soft threshold'"
   host room small 80
   dd if=/dev/urandom of="$disk" bs=1M count=64 oflag=direct status=none
   verify "$disk" 64k 32 2
