@@ -19,6 +19,7 @@ mod plan;
 mod portal;
 mod portals;
 mod quick_start;
+mod reservations;
 mod serve;
 mod shutdown;
 mod size;

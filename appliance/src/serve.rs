@@ -19,8 +19,9 @@ use crate::error::StartError;
 use crate::export::Export;
 use crate::plan::{self, Common, Plan};
 use crate::portal::PortalSpec;
+use crate::reservations::ReservationStore;
 use crate::shutdown::{self, StopSignals};
-use crate::state::{Database, UnitMemory};
+use crate::state::{Database, ReservationFiles, UnitMemory};
 use crate::{address_rule, admin, banner, chap, interfaces, logging, notify, portals, quick_start, watch};
 
 /// What is served when no `--export` is given.
@@ -84,6 +85,8 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
             &common,
         )?
     };
+
+    ReservationStore::start(ReservationFiles::new(&directory))?.adopt_all(&plan.directory)?;
 
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()

@@ -4,6 +4,7 @@ mod access_state;
 mod attention;
 mod block;
 mod cdb;
+mod copy;
 mod device;
 mod engine;
 mod erasure;
@@ -12,6 +13,7 @@ mod lu;
 mod medium;
 mod nonvolatile;
 mod primary;
+mod reservations;
 mod sense;
 mod statistics;
 mod status;
@@ -29,6 +31,9 @@ pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
 pub use lu::{LogicalUnit, UnitConfig};
 pub use nonvolatile::{Keeping, NonVolatileMemory};
+pub use reservations::{
+    KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,
+};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};
 pub use thin::SoftThreshold;

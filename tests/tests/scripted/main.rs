@@ -1,6 +1,8 @@
 //! Conversations with the whole target over a real socket, one topic a file.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod block_commands;
+mod copy;
 mod digests;
 mod discovery;
 mod esxi_shaped;
@@ -9,6 +11,7 @@ mod login;
 mod paths;
 mod queries;
 mod read_write;
+mod reservations;
 mod residuals;
 mod sessions;
 mod sizes;

@@ -6,7 +6,7 @@ use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::statistics::Counts;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::scsi::thin::threshold_sets;
 use crate::scsi::{Failure, LogicalUnit};
 use crate::transfer::Transfer;
@@ -18,7 +18,6 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     usage: &[0x4d, 0, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0],
     offer: Offer::Always,
     needs: Needs {
-        reservation: ReservationClass::Reads,
         answered: Answered::Standby,
         ..Needs::UNIT
     },

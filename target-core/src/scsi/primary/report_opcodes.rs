@@ -4,7 +4,7 @@ use crate::scsi::Failure;
 use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{COMMANDS, CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{COMMANDS, CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -28,6 +28,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         answered: Answered::Standby,
+        reservation: ReservationClass::Reads,
         ..Needs::UNIT
     },
     timeout_s: 10,

@@ -4,7 +4,7 @@ use crate::scsi::Failure;
 use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -15,6 +15,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         answered: Answered::Standby,
+        reservation: ReservationClass::Reads,
         ..Needs::UNIT
     },
     timeout_s: 10,

@@ -9,6 +9,7 @@ mod management;
 mod mode_page_policy;
 mod provisioning;
 mod scsi_ports;
+mod third_party_copy;
 
 use backstores::{Abilities, Geometry};
 
@@ -16,6 +17,7 @@ pub(crate) use block_limits::{
     AtomicLimits, MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, maximum_compare_and_write_blocks,
     maximum_write_same_blocks,
 };
+pub(crate) use identification::unit_names;
 pub(crate) use provisioning::is_thin;
 
 use crate::nexus::TargetPort;
@@ -74,6 +76,7 @@ const PAGES: &[(u8, Body)] = &[
     (0x86, extended_inquiry::body),
     (0x87, mode_page_policy::body),
     (0x88, scsi_ports::body),
+    (0x8f, third_party_copy::body),
     (0xb0, block_limits::body),
     (0xb1, characteristics::body),
     (0xb2, provisioning::body),
@@ -162,7 +165,7 @@ pub(crate) mod tests {
         assert_eq!(
             page,
             [
-                0, 0, 0, 10, 0x00, 0x80, 0x83, 0x85, 0x86, 0x87, 0x88, 0xb0, 0xb1, 0xb2
+                0, 0, 0, 11, 0x00, 0x80, 0x83, 0x85, 0x86, 0x87, 0x88, 0x8f, 0xb0, 0xb1, 0xb2
             ]
         );
         for code in &page[4..] {
