@@ -29,4 +29,4 @@ pub use fault::{Fault, FaultStore, HeldOp, Matching};
 pub use pool::{BufPool, PoolStats};
 pub use protect::{TAGS_LEN, TagChecks};
 pub use spec::{CacheMode, StoreOptions, StoreSource, open, open_encrypted};
-pub use store::{Abilities, BlockStore, Durability, Extent, Geometry};
+pub use store::{Abilities, BlockStore, Durability, Extent, Geometry, Measured, Space};

@@ -28,8 +28,8 @@ use xts::{SECTOR, Xts};
 
 use crate::error::check_range;
 use crate::{
-    Abilities, BlockStore, Durability, Extent, Geometry, IoBuf, OpenError, StoreError, StoreErrorKind,
-    StoreOp,
+    Abilities, BlockStore, Durability, Extent, Geometry, IoBuf, Measured, OpenError, Space, StoreError,
+    StoreErrorKind, StoreOp,
 };
 
 /// The store, once its key was read.
@@ -106,6 +106,14 @@ impl BlockStore for EncryptedStore {
 
     async fn extent(&self, range: Range<u64>) -> Result<Extent, StoreError> {
         self.inner.extent(range).await
+    }
+
+    async fn measure(&self) -> io::Result<Measured> {
+        self.inner.measure().await
+    }
+
+    async fn space(&self) -> io::Result<Option<Space>> {
+        self.inner.space().await
     }
 
     async fn prefetch(&self, range: Range<u64>) -> bool {

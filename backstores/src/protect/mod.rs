@@ -18,7 +18,9 @@ mod sidecar;
 mod tags;
 
 use std::future::Future;
+use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Poll, Wake, Waker};
@@ -32,7 +34,8 @@ pub use tags::{TAGS_LEN, TagChecks};
 use crate::engine::Workers;
 use crate::error::check_range;
 use crate::{
-    Abilities, BlockStore, Durability, Extent, Geometry, IoBuf, StoreError, StoreErrorKind, StoreOp,
+    Abilities, BlockStore, Durability, Extent, Geometry, IoBuf, Measured, Space, StoreError, StoreErrorKind,
+    StoreOp,
 };
 
 /// A store whose blocks have tags.
@@ -47,6 +50,8 @@ pub(crate) struct ProtectedStore {
 struct Shared {
     data: Arc<dyn BlockStore>,
     tags: Arc<dyn BlockStore>,
+    /// The file of the tags, which grows with the data.
+    sidecar: Option<PathBuf>,
     /// Blocks by the number of their area, which goes round. Taken in ascending order.
     areas: Vec<RwLock<()>>,
 }
@@ -55,15 +60,19 @@ impl ProtectedStore {
     /// Over stores in memory.
     pub(crate) fn at_once(data: Arc<dyn BlockStore>, tags: Arc<dyn BlockStore>) -> Self {
         Self {
-            shared: Shared::new(data, tags),
+            shared: Shared::new(data, tags, None),
             workers: None,
         }
     }
 
     /// Over stores on media.
-    pub(crate) fn with_threads(data: Arc<dyn BlockStore>, tags: Arc<dyn BlockStore>) -> Self {
+    pub(crate) fn with_threads(
+        data: Arc<dyn BlockStore>,
+        tags: Arc<dyn BlockStore>,
+        sidecar: PathBuf,
+    ) -> Self {
         Self {
-            shared: Shared::new(data, tags),
+            shared: Shared::new(data, tags, Some(sidecar)),
             workers: Some(Workers::default()),
         }
     }
@@ -90,10 +99,11 @@ impl ProtectedStore {
 }
 
 impl Shared {
-    fn new(data: Arc<dyn BlockStore>, tags: Arc<dyn BlockStore>) -> Arc<Self> {
+    fn new(data: Arc<dyn BlockStore>, tags: Arc<dyn BlockStore>, sidecar: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self {
             data,
             tags,
+            sidecar,
             areas: (0..AREAS).map(|_| RwLock::default()).collect(),
         })
     }
@@ -234,8 +244,36 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 
 #[async_trait]
 impl BlockStore for ProtectedStore {
+    /// The data's, as far as there is room for tags.
     fn geometry(&self) -> Geometry {
-        self.shared.data.geometry()
+        let geometry = self.shared.data.geometry();
+        let tags = self.shared.tags.geometry().size.saturating_sub(HEADER_LEN) / TAGS_LEN as u64;
+        Geometry {
+            size: geometry
+                .size
+                .min(tags.saturating_mul(u64::from(geometry.block_size))),
+            ..geometry
+        }
+    }
+
+    async fn measure(&self) -> io::Result<Measured> {
+        let measured = self.shared.data.measure().await?;
+        if let (Measured::Grown { size }, Some(path), Some(workers)) =
+            (measured, self.shared.sidecar.clone(), &self.workers)
+        {
+            let block_size = self.shared.data.geometry().block_size;
+            let prepared = workers.run(move || prepare(&path, size, block_size, false));
+            match prepared.await {
+                Ok(Ok(_)) => self.shared.tags.measure().await?,
+                Ok(Err(error)) => return Err(io::Error::other(error)),
+                Err(_) => return Err(io::Error::other("the thread that grows the tags has panicked")),
+            };
+        }
+        Ok(measured)
+    }
+
+    async fn space(&self) -> io::Result<Option<Space>> {
+        self.shared.data.space().await
     }
 
     fn abilities(&self) -> Abilities {

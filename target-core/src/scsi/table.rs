@@ -2,6 +2,7 @@
 //! checked without running it. A command cannot forget a check, because it does not make them (engine.rs does).
 //! The same entries answer REPORT SUPPORTED OPERATION CODES.
 
+use super::access_state::Answered;
 use super::cdb::{Cdb, LbaRange};
 use super::engine::CommandContext;
 use super::primary::vpd::{AtomicLimits, is_thin};
@@ -43,6 +44,8 @@ pub(crate) enum Offer {
     Thin,
     /// On those whose medium can be taken out.
     Removable,
+    /// On those that keep something over restarts.
+    Keeps,
 }
 
 impl Offer {
@@ -54,6 +57,7 @@ impl Offer {
             Self::KeyErase => unit.store().abilities().key_erase,
             Self::Thin => is_thin(unit.config(), &unit.store().geometry()),
             Self::Removable => unit.config().removable,
+            Self::Keeps => unit.can_keep(),
         }
     }
 }
@@ -115,6 +119,8 @@ pub(crate) struct Needs {
     pub(crate) attention: AttentionRule,
     /// It waits for no task, whatever its attribute: it may be there to end those it would wait for.
     pub(crate) overtakes: bool,
+    /// The worst state of the target port in which it is answered.
+    pub(crate) answered: Answered,
     /// What formatting or sanitizing of the medium does to it.
     pub(crate) erasure: ErasureRule,
 }
@@ -223,6 +229,7 @@ impl Needs {
         reservation: ReservationClass::Always,
         attention: AttentionRule::Report,
         overtakes: false,
+        answered: Answered::Active,
         erasure: ErasureRule::Refuse,
     };
 
@@ -303,6 +310,7 @@ pub(crate) enum Operation {
     GetEventStatus,
     GetLbaStatus,
     Inquiry,
+    LogSense,
     MechanismStatus,
     ModeSelect,
     ModeSense,
@@ -316,6 +324,8 @@ pub(crate) enum Operation {
     ReadCapacity10,
     ReadCapacity16,
     ReadCd,
+    ReceiveDiagnostic,
+    ReportIdentifying,
     ReadDefectData,
     ReadDiscInformation,
     ReadDiscStructure,
@@ -325,8 +335,12 @@ pub(crate) enum Operation {
     Release,
     ReportLuns,
     ReportOpcodes,
+    ReportPortGroups,
     ReportTmfs,
     RequestSense,
+    SendDiagnostic,
+    SetIdentifying,
+    SetPortGroups,
     Reserve,
     RodTokenInformation,
     Sanitize,
@@ -364,6 +378,7 @@ impl Operation {
             Self::GetEventStatus => multimedia::get_event_status::run(context, cdb, data).await,
             Self::GetLbaStatus => block::get_lba_status::run(context, cdb, data).await,
             Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
+            Self::LogSense => primary::log_sense::run(context, cdb, data).await,
             Self::MechanismStatus => multimedia::mechanism_status::run(context, cdb, data).await,
             Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
             Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
@@ -377,6 +392,8 @@ impl Operation {
             Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
             Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
             Self::ReadCd => multimedia::read_cd::run(context, cdb, data).await,
+            Self::ReceiveDiagnostic => primary::receive_diagnostic::run(context, cdb, data).await,
+            Self::ReportIdentifying => primary::report_identifying::run(context, cdb, data).await,
             Self::ReadDefectData => block::read_defect_data::run(context, cdb, data).await,
             Self::ReadDiscInformation => multimedia::read_disc_information::run(context, cdb, data).await,
             Self::ReadDiscStructure => multimedia::read_disc_structure::run(context, cdb, data).await,
@@ -386,8 +403,12 @@ impl Operation {
             Self::Release => primary::release::run(context, cdb, data).await,
             Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
             Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
+            Self::ReportPortGroups => primary::report_port_groups::run(context, cdb, data).await,
             Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
             Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::SendDiagnostic => primary::send_diagnostic::run(context, cdb, data).await,
+            Self::SetIdentifying => primary::set_identifying::run(context, cdb, data).await,
+            Self::SetPortGroups => primary::set_port_groups::run(context, cdb, data).await,
             Self::Reserve => primary::reserve::run(context, cdb, data).await,
             Self::RodTokenInformation => copy::rod_token_information::run(context, cdb, data).await,
             Self::Sanitize => block::sanitize::run(context, cdb, data).await,
@@ -422,6 +443,8 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &primary::release::RELEASE_6,
     &primary::mode_sense::MODE_SENSE_6,
     &block::start_stop::SPEC,
+    &primary::receive_diagnostic::SPEC,
+    &primary::send_diagnostic::SPEC,
     &block::prevent_allow::SPEC,
     &block::read_capacity::READ_CAPACITY_10,
     &block::read::READ_10,
@@ -441,6 +464,7 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::sanitize::CRYPTOGRAPHIC_ERASE,
     &block::sanitize::EXIT_FAILURE_MODE,
     &multimedia::get_event_status::SPEC,
+    &primary::log_sense::SPEC,
     &multimedia::read_disc_information::SPEC,
     &multimedia::read_track_information::SPEC,
     &primary::mode_select::MODE_SELECT_10,
@@ -482,8 +506,12 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::read_capacity::READ_CAPACITY_16,
     &block::get_lba_status::SPEC,
     &primary::report_luns::SPEC,
+    &primary::report_identifying::SPEC,
+    &primary::report_port_groups::SPEC,
     &primary::report_opcodes::SPEC,
     &primary::report_tmfs::SPEC,
+    &primary::set_identifying::SPEC,
+    &primary::set_port_groups::SPEC,
     &block::read::READ_12,
     &block::write::WRITE_12,
     &multimedia::read_disc_structure::SPEC,

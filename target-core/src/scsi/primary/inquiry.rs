@@ -1,6 +1,7 @@
 //! INQUIRY (SPC-4 §6.6): what this is, in standard data and in vital product data pages.
 
 use super::vpd::{self, Subject};
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{AttentionRule, CommandSpec, ErasureRule, Needs, Offer, Operation};
@@ -16,6 +17,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     needs: Needs {
         unit: false,
         attention: AttentionRule::Keep,
+        answered: Answered::Always,
         erasure: ErasureRule::Run,
         ..Needs::UNIT
     },
@@ -44,6 +46,8 @@ pub(crate) async fn run(
                 abilities: unit.store().abilities(),
                 port: &context.nexus().target,
                 relative_port: context.relative_port(),
+                port_groups: &context.port_groups(),
+                management_url: context.management_url(),
             },
         )
         .ok_or_else(|| Cdb::invalid_field(2))?,
@@ -60,10 +64,12 @@ fn standard(config: &UnitConfig, is_protected: bool) -> Vec<u8> {
     reply[2] = VERSION_SPC_4;
     reply[3] = HISUP | RESPONSE_FORMAT;
     reply[4] = ADDITIONAL_LENGTH;
-    reply[5] = match config.device_type {
-        DeviceType::Cdrom => 0,
-        DeviceType::Disk => THIRD_PARTY_COPY,
-    } | if is_protected { PROTECT } else { 0 };
+    reply[5] = TPGS_IMPLICIT_AND_EXPLICIT
+        | match config.device_type {
+            DeviceType::Cdrom => 0,
+            DeviceType::Disk => THIRD_PARTY_COPY,
+        }
+        | if is_protected { PROTECT } else { 0 };
     reply[7] = CMDQUE;
     pad(&mut reply[8..16], &config.vendor);
     pad(&mut reply[16..32], &config.product);
@@ -110,6 +116,8 @@ const HISUP: u8 = 0x10;
 const RESPONSE_FORMAT: u8 = 2;
 /// Blocks have protection information, or may be formatted to have it.
 const PROTECT: u8 = 0x01;
+/// States of target port groups change by the administrator's hand and by SET TARGET PORT GROUPS.
+const TPGS_IMPLICIT_AND_EXPLICIT: u8 = 0x30;
 /// 3PC: copies by EXTENDED COPY and by token.
 const THIRD_PARTY_COPY: u8 = 0x08;
 /// The unit has a task set that takes more than one command.
@@ -128,12 +136,12 @@ mod tests {
     #[test]
     fn standard_data_name_the_unit_and_its_standards() {
         let reply = standard(&config(), false);
-        assert_eq!(reply[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x08, 0, 0x02]);
+        assert_eq!(reply[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x38, 0, 0x02]);
         assert_eq!(&reply[8..36], b"LUNAPORTdisk            0001");
         assert_eq!(reply[36..58], [0; 22]);
         assert_eq!(reply[58..66], [0x00, 0xa0, 0x09, 0x60, 0x04, 0x60, 0x04, 0xc0]);
         assert_eq!(reply[66..], [0; 30]);
-        assert_eq!(standard(&config(), true)[5], 0x09);
+        assert_eq!(standard(&config(), true)[5], 0x39);
         let removable = UnitConfig {
             removable: true,
             ..config()

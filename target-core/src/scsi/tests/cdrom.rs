@@ -94,6 +94,8 @@ async fn the_tray_opens_and_closes_and_everybody_is_told() {
 
     assert_eq!(status(&as_other(&[0x1e, 0, 0, 0, 1, 0]).await.0), Status::Good);
     assert_eq!(code(&device, &EJECT).await, (0x53, 2));
+    let capabilities = [0x5a, 0, 0x2a, 0, 0, 0, 0, 0, 0xff, 0];
+    assert_eq!(good(&device, &capabilities).await[14], 0x2b, "locked");
     assert_eq!(status(&as_other(&[0x1e, 0, 0, 0, 0, 0]).await.0), Status::Good);
     good(&device, &EJECT).await;
     for cdb in [&TEST_UNIT_READY[..], &READ_TOC, &ten(0x28, 0, 0, 1)] {
@@ -165,8 +167,8 @@ async fn drives_and_disks_offer_their_own_commands() {
     assert_eq!(
         shared,
         [
-            0x00, 0x03, 0x12, 0x15, 0x16, 0x17, 0x1a, 0x1b, 0x1e, 0x25, 0x28, 0x55, 0x56, 0x57, 0x5a, 0x5e,
-            0x5f
+            0x00, 0x03, 0x12, 0x15, 0x16, 0x17, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x25, 0x28, 0x4d, 0x55, 0x56,
+            0x57, 0x5a, 0x5e, 0x5f
         ]
     );
     let drive = drive(32).await;
