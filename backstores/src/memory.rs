@@ -190,12 +190,24 @@ impl BlockStore for MemoryStore {
     }
 
     async fn copy_from(&self, source: &CopySource, from: u64, at: u64, len: u64) -> bool {
-        match &source.0 {
-            Place::Memory(pages) if check_range(&self.geometry, StoreOp::Write, at, len).is_ok() => {
-                self.copy_pages(pages, from, at..at + len).is_some()
-            }
-            Place::Memory(_) | Place::Disk(_) => false,
+        let Place::Memory(pages) = &source.0 else {
+            return false;
+        };
+        if check_range(&self.geometry, StoreOp::Write, at, len).is_err() {
+            return false;
         }
+        for done in (0..len).step_by(CHUNK) {
+            let piece = (len - done).min(CHUNK as u64);
+            if self
+                .copy_pages(pages, from + done, at + done..at + done + piece)
+                .is_none()
+            {
+                return false;
+            }
+            // Nothing here ever waits, so that others would not get their turn.
+            tokio::task::yield_now().await;
+        }
+        true
     }
 
     fn abilities(&self) -> Abilities {

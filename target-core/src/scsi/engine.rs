@@ -205,7 +205,11 @@ fn admit(
     let who = TaskIdentity {
         nexus: Arc::clone(nexus),
         tag: task.tag,
-        attribute: task.attribute,
+        attribute: if spec.needs.overtakes {
+            TaskAttribute::HeadOfQueue
+        } else {
+            task.attribute
+        },
         abort: data.abort_signal().clone(),
     };
     Ok(Admitted {

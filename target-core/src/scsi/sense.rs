@@ -102,7 +102,7 @@ impl Sense {
     }
 
     /// The same for a copy that stopped at a segment: its number is COMMAND-SPECIFIC INFORMATION, and the place inside its
-    /// descriptor is pointed at (SPC-4 §4.5.2.4.5; §6.4, errors of segments).
+    /// descriptor is pointed at (SPC-4 §4.5.2.4.5).
     #[must_use]
     pub const fn in_segment(self, segment: u16, byte: Option<u16>) -> Self {
         let field = match byte {

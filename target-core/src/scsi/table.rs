@@ -73,6 +73,8 @@ pub(crate) struct Needs {
     pub(crate) reservation: ReservationClass,
     /// What a pending unit attention does to it.
     pub(crate) attention: AttentionRule,
+    /// It waits for no task, whatever its attribute: it may be there to end those it would wait for.
+    pub(crate) overtakes: bool,
     /// What formatting or sanitizing of the medium does to it.
     pub(crate) erasure: ErasureRule,
 }
@@ -178,6 +180,7 @@ impl Needs {
         range: None,
         reservation: ReservationClass::Always,
         attention: AttentionRule::Report,
+        overtakes: false,
         erasure: ErasureRule::Refuse,
     };
 

@@ -62,6 +62,11 @@ pub(crate) const PREEMPT_AND_ABORT: CommandSpec = CommandSpec {
     service_action: Some(0x05),
     name: "PERSISTENT RESERVE OUT, PREEMPT AND ABORT",
     usage: &[0x5f, 0x05, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0],
+    needs: Needs {
+        // An ordered task of a nexus to be preempted may hang with its disk.
+        overtakes: true,
+        ..REGISTER.needs
+    },
     ..REGISTER
 };
 

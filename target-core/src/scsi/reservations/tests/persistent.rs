@@ -278,6 +278,23 @@ async fn preempt_and_abort_ends_their_tasks_and_waits_for_no_disk() {
 }
 
 #[tokio::test]
+async fn preempt_and_abort_waits_for_no_ordered_task() {
+    let (device, store) = faulty(64);
+    let (one, two) = (session(&device, 1).await, session(&device, 2).await);
+    register(&device, &one, 1).await;
+    register(&device, &two, 2).await;
+    store.hold(Matching::op(StoreOp::Write));
+    let ordered = write(2).with(crate::scsi::TaskAttribute::Ordered);
+    let mut theirs = Box::pin(ordered.begin(&device, &two));
+    assert!(advance(&mut theirs).is_none());
+    let mut fence = Box::pin(prout(PREEMPT_AND_ABORT, 1, 1, 2, 0).run(&device, &one));
+    let (outcome, _) = advance(&mut fence).expect("it waits for nothing");
+    assert_eq!(ended(&outcome), Good);
+    store.resume();
+    assert_eq!(theirs.await.0, Outcome::Aborted);
+}
+
+#[tokio::test]
 async fn a_task_that_waits_is_checked_when_its_turn_comes() {
     let (device, store) = faulty(64);
     let (one, two) = (session(&device, 1).await, session(&device, 2).await);
