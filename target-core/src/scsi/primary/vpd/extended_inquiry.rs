@@ -4,9 +4,9 @@ use super::Subject;
 
 pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
     let mut body = vec![0; BODY_LEN];
-    // SPT 0: of the types of protection information the first. Nobody says what application tags should be, so that they
+    // Byte 4. SPT 0: of the types of protection information the first. Nobody says what application tags should be, so that they
     // are not checked.
-    body[4 - 4] = if subject.abilities.protection {
+    body[0] = if subject.abilities.protection {
         GRD_CHK | REF_CHK
     } else {
         0
@@ -32,9 +32,10 @@ const LUICLR: u8 = 0x01;
 
 #[cfg(test)]
 mod tests {
-    use backstores::Geometry;
+    use backstores::{Abilities, Geometry};
 
-    use crate::scsi::primary::vpd::tests::{config, geometry, with_page};
+    use crate::scsi::primary::vpd::tests::{config, geometry, subject, with_page};
+    use crate::scsi::primary::vpd::{Subject, page};
 
     #[test]
     fn the_cache_is_there_when_the_store_has_one() {
@@ -46,5 +47,18 @@ mod tests {
             ..geometry()
         };
         assert_eq!(with_page(0x86, &stable, &config()).unwrap()[6], 0);
+    }
+
+    #[test]
+    fn guards_and_reference_tags_are_checked_where_there_are_some() {
+        let (geometry, config) = (geometry(), config());
+        let protected = Subject {
+            abilities: Abilities {
+                protection: true,
+                ..Abilities::default()
+            },
+            ..subject(&config, &geometry)
+        };
+        assert_eq!(page(0x86, &protected).unwrap()[4], 0x05);
     }
 }
