@@ -16,6 +16,7 @@ mod interfaces;
 mod logging;
 mod notify;
 mod plan;
+mod portal;
 mod portals;
 mod quick_start;
 mod reservations;
@@ -25,6 +26,7 @@ mod shutdown;
 mod size;
 mod state;
 mod usage;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -359,16 +359,24 @@ const CHECK_CONDITION: u8 = 0x02;
 const RESERVATION_CONFLICT: u8 = 0x18;
 
 /// PERSISTENT RESERVE OUT with the basic parameter list: its status.
+/// A session whose unit attention has been heard.
+fn log_in(portal: &str, target: &str, isid: u8) -> Initiator {
+    let mut initiator = Initiator::log_in(portal, target, isid);
+    let first = initiator.command(&[0; 6], 0, &[]);
+    assert_eq!(first.sense(), (0x6, 0x29, 0x00), "a new nexus has one");
+    initiator
+}
+
 fn prout(initiator: &mut Initiator, action: u8, kind: u8, keys: (u64, u64), aptpl: bool) -> u8 {
     let mut list = [keys.0.to_be_bytes(), keys.1.to_be_bytes()].concat();
     list.extend([0, 0, 0, 0, u8::from(aptpl), 0, 0, 0]);
     let cdb = [0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0];
-    initiator.command(&cdb, &list, 0).0
+    initiator.command(&cdb, 0, &list).status
 }
 
 fn write(initiator: &mut Initiator) -> u8 {
     let cdb = [0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0];
-    initiator.command(&cdb, &[7; 512], 0).0
+    initiator.command(&cdb, 0, &[7; 512]).status
 }
 
 #[test]
@@ -382,18 +390,18 @@ fn reservations_with_aptpl_survive_kill_9_and_others_do_not() {
         server
     };
     let mut server = start();
-    let mut one = Initiator::log_in(&portal, TARGET, 1);
+    let mut one = log_in(&portal, TARGET, 1);
     assert_eq!(prout(&mut one, 0, 0, (0, 0x11), true), GOOD);
     assert_eq!(prout(&mut one, 1, 5, (0x11, 0), false), GOOD);
     server.signal(Signal::KILL);
     server.end();
 
     let mut server = start();
-    let mut two = Initiator::log_in(&portal, TARGET, 2);
+    let mut two = log_in(&portal, TARGET, 2);
     assert_eq!(write(&mut two), RESERVATION_CONFLICT, "from the first command on");
-    let mut one = Initiator::log_in(&portal, TARGET, 1);
+    let mut one = log_in(&portal, TARGET, 1);
     assert_eq!(write(&mut one), GOOD);
-    let (_, keys) = one.command(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 64, 0], &[], 64);
+    let keys = one.command(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 64, 0], 64, &[]).data;
     assert_eq!(keys, [0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0x11]);
     // The last APTPL decides: now all of it ends with the power.
     assert_eq!(prout(&mut one, 0, 0, (0x11, 0x12), false), GOOD);
@@ -401,7 +409,7 @@ fn reservations_with_aptpl_survive_kill_9_and_others_do_not() {
     server.end();
 
     let _server = start();
-    let mut two = Initiator::log_in(&portal, TARGET, 2);
+    let mut two = log_in(&portal, TARGET, 2);
     assert_eq!(write(&mut two), GOOD);
 }
 
@@ -414,11 +422,11 @@ fn a_reservation_that_cannot_be_kept_fails_and_changes_nothing() {
     server.says("LUN 0: memory, 1 MiB");
     // A file stands where the directory has to be.
     fs::write(directory.path().join("s/reservations"), "").unwrap();
-    let mut one = Initiator::log_in(&portal, TARGET, 1);
+    let mut one = log_in(&portal, TARGET, 1);
     assert_eq!(prout(&mut one, 0, 0, (0, 0x11), true), CHECK_CONDITION);
     server.says("could not be kept");
-    let keys = one.command(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 64, 0], &[], 64);
-    assert_eq!(keys, (GOOD, vec![0; 8]));
+    let keys = one.command(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 64, 0], 64, &[]);
+    assert_eq!((keys.status, keys.data), (GOOD, vec![0; 8]));
     fs::remove_file(directory.path().join("s/reservations")).unwrap();
     assert_eq!(prout(&mut one, 0, 0, (0, 0x11), true), GOOD);
 }
@@ -430,7 +438,7 @@ fn reservations_that_cannot_be_read_keep_it_from_starting() {
     let arguments = ["--portal", &portal, "--export", "memory:1M", "--state-dir", "s"];
     let mut server = Server::start(directory.path(), &arguments);
     server.says("LUN 0: memory, 1 MiB");
-    let mut one = Initiator::log_in(&portal, TARGET, 1);
+    let mut one = log_in(&portal, TARGET, 1);
     assert_eq!(prout(&mut one, 0, 0, (0, 0x11), true), GOOD);
     drop(one);
     server.signal(Signal::TERM);

@@ -7,6 +7,7 @@
 //! power cut leaves nothing of which a part could be seen.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -15,7 +16,7 @@ use async_trait::async_trait;
 use crate::copy::Place;
 use crate::error::check_range;
 use crate::{
-    Abilities, BlockStore, CHUNK, CopySource, Durability, Extent, Geometry, IoBuf, StoreError,
+    Abilities, BlockStore, CHUNK, CopySource, Durability, Extent, Geometry, IoBuf, Space, StoreError,
     StoreErrorKind, StoreOp,
 };
 
@@ -183,6 +184,14 @@ impl BlockStore for MemoryStore {
         )?;
         self.clear(range);
         Ok(())
+    }
+
+    async fn space(&self) -> io::Result<Option<Space>> {
+        let pages: usize = self.shards.iter().map(|shard| read(shard).len()).sum();
+        Ok(Some(Space {
+            used: pages as u64 * PAGE,
+            available: None,
+        }))
     }
 
     fn copy_source(&self) -> Option<CopySource> {

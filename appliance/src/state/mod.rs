@@ -6,12 +6,14 @@
 
 mod database;
 mod generations;
+mod memory;
 mod model;
 mod reservations;
 mod sanitize_marks;
 mod unit_file;
 
 pub(crate) use database::Database;
+pub(crate) use memory::UnitMemory;
 pub(crate) use model::{SavedConfig, SavedStore, SavedTarget, SavedUnit};
 pub(crate) use reservations::ReservationFiles;
 pub(crate) use sanitize_marks::SanitizeMarks;

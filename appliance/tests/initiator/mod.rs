@@ -1,27 +1,32 @@
-//! The least initiator that there can be: one session, one command at a time, for tests of the process.
+//! As little of an initiator as a process test needs: a login, and one SCSI command after the other with its data.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use iscsi_proto::pdu::{
     LoginRequest, LoginStage, LoginStatus, Request, Response, ScsiCommand, TaskAttribute,
 };
-use iscsi_proto::text::push_pair;
-use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Lun, Sn, Tsih};
-
-use super::PATIENCE;
+use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Lun, Sn, Tsih, text};
 
 /// A session in full feature phase.
-#[derive(Debug)]
-pub(super) struct Initiator {
+pub(crate) struct Initiator {
     socket: TcpStream,
     cmd_sn: Sn,
     exp_stat_sn: Sn,
 }
 
+/// What came of a command.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) status: u8,
+    pub(crate) data: Vec<u8>,
+    sense: Vec<u8>,
+}
+
 impl Initiator {
-    /// Logs in to the only target, as the port that `isid` tells apart, and hears its unit attention.
-    pub(super) fn log_in(portal: &str, target: &str, isid: u8) -> Self {
+    /// Logs in to a target as a session that `isid` tells apart.
+    pub(crate) fn log_in(portal: &str, target: &str, isid: u8) -> Self {
         let socket = TcpStream::connect(portal).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut initiator = Self {
@@ -38,30 +43,31 @@ impl Initiator {
             version_min: 0,
             isid: Isid([0x80, 0, 0, 0, 0, isid]),
             tsih: Tsih::NEW,
-            itt: Itt(1),
-            cid: Cid(0),
+            itt: Itt(0x100),
+            cid: Cid(1),
             cmd_sn: initiator.cmd_sn,
             exp_stat_sn: initiator.exp_stat_sn,
         };
         let mut keys = Vec::new();
-        push_pair(&mut keys, "InitiatorName", "iqn.2026-11.org.example:host");
-        push_pair(&mut keys, "TargetName", target);
-        push_pair(&mut keys, "SessionType", "Normal");
+        for (key, value) in [
+            ("InitiatorName", "iqn.2026-11.org.example:host"),
+            ("TargetName", target),
+            ("SessionType", "Normal"),
+        ] {
+            text::push_pair(&mut keys, key, value);
+        }
         initiator.send(&Request::Login(login), &keys);
-        match initiator.hear() {
-            (Response::Login(response), _) => {
-                assert_eq!(response.status, LoginStatus::Success);
+        match initiator.receive() {
+            (Response::Login(response), _) if response.status == LoginStatus::Success => {
                 initiator.exp_stat_sn = response.stat_sn.next();
             }
-            other => panic!("{other:?}"),
+            other => panic!("not let in: {other:?}"),
         }
-        let (status, _) = initiator.command(&[0x00], &[], 0);
-        assert_eq!(status, 0x02, "a new nexus has a unit attention");
         initiator
     }
 
-    /// Runs a command on LUN 0 with immediate data: its status and its Data-In.
-    pub(super) fn command(&mut self, cdb: &[u8], out: &[u8], room: u32) -> (u8, Vec<u8>) {
+    /// A command to LUN 0 that may give up to so many bytes, or sends these at once.
+    pub(crate) fn command(&mut self, cdb: &[u8], room: u32, out: &[u8]) -> End {
         let mut padded = [0; 16];
         padded[..cdb.len()].copy_from_slice(cdb);
         let command = ScsiCommand {
@@ -78,41 +84,49 @@ impl Initiator {
             exp_stat_sn: self.exp_stat_sn,
             cdb: padded,
         };
-        self.cmd_sn.advance();
+        self.cmd_sn = self.cmd_sn.next();
         self.send(&Request::ScsiCommand(command), out);
-        let mut data_in = Vec::new();
+        let mut data = Vec::new();
         loop {
-            match self.hear() {
-                (Response::DataIn(pdu), data) => {
-                    data_in.extend(data);
-                    if let Some(status) = pdu.status {
-                        self.exp_stat_sn.advance();
-                        return (status.status, data_in);
+            match self.receive() {
+                (Response::DataIn(piece), bytes) => {
+                    data.extend(bytes);
+                    if let Some(end) = piece.status {
+                        self.exp_stat_sn = end.stat_sn.next();
+                        return End {
+                            status: end.status,
+                            data,
+                            sense: Vec::new(),
+                        };
                     }
                 }
-                (Response::ScsiResponse(pdu), _) => {
-                    self.exp_stat_sn.advance();
-                    return (pdu.status, data_in);
+                (Response::ScsiResponse(response), sense) => {
+                    self.exp_stat_sn = response.stat_sn.next();
+                    return End {
+                        status: response.status,
+                        data,
+                        sense,
+                    };
                 }
-                other => panic!("{other:?}"),
+                other => panic!("no answer to a command: {other:?}"),
             }
         }
     }
 
     fn send(&mut self, request: &Request, data: &[u8]) {
-        let mut bhs = request.encode();
         let frame = Frame {
             ahs_len: 0,
             data_len: data.len(),
         };
+        let mut bhs = request.encode();
         frame.stamp(&mut bhs);
-        let padding = vec![0; frame.padding()];
-        self.socket
-            .write_all(&[&bhs[..], data, &padding].concat())
-            .unwrap();
+        let mut bytes = bhs.to_vec();
+        bytes.extend(data);
+        bytes.resize(bytes.len() + frame.padding(), 0);
+        self.socket.write_all(&bytes).unwrap();
     }
 
-    fn hear(&mut self) -> (Response, Vec<u8>) {
+    fn receive(&mut self) -> (Response, Vec<u8>) {
         let mut bhs = [0; BHS_LEN];
         self.socket.read_exact(&mut bhs).unwrap();
         let frame = Frame::of(&bhs);
@@ -122,3 +136,15 @@ impl Initiator {
         (Response::decode(&bhs).unwrap(), data)
     }
 }
+
+impl End {
+    /// Sense key, additional sense code and qualifier of a CHECK CONDITION in fixed format.
+    pub(crate) fn sense(&self) -> (u8, u8, u8) {
+        assert_eq!(self.status, 0x02, "{self:?}");
+        // Two bytes of length come first.
+        let sense = &self.sense[2..];
+        (sense[2] & 0x0f, sense[12], sense[13])
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,5 +1,6 @@
 //! PERSISTENT RESERVE IN (SPC-4 §6.15): who is registered, what is reserved, what this unit can do.
 
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::reservations::{PersistentReservations, ReservationType, TransportId};
@@ -15,6 +16,7 @@ pub(crate) const READ_KEYS: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         reservation: ReservationClass::Persistent,
+        answered: Answered::Standby,
         ..Needs::UNIT
     },
     timeout_s: 10,

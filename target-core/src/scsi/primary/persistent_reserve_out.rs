@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::lu::same;
@@ -24,6 +25,7 @@ pub(crate) const REGISTER: CommandSpec = CommandSpec {
     needs: Needs {
         // Which service action conflicts when (table 66) is decided where it is done.
         reservation: ReservationClass::Persistent,
+        answered: Answered::Standby,
         ..Needs::UNIT
     },
     timeout_s: 30,
