@@ -1,8 +1,9 @@
 //! The seam between iSCSI and what carries it: the Datamover of RFC 5047 as a trait.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use backstores::IoBuf;
+use backstores::{BufPool, IoBuf};
 use bytes::Bytes;
 use iscsi_proto::pdu::{Request, Residual, Response, ScsiCommand};
 use iscsi_proto::{Ahs, Itt, Lun, Sn};
@@ -16,7 +17,11 @@ use crate::scsi::Sense;
 /// Calls only queue work. Work reaches the wire in the order it was submitted: a response submitted after a
 /// `put_data` is never seen before that data. Everything the peer or the hardware does comes back from
 /// [`poll_notify`](Self::poll_notify), which also drives sending. State lives inside, so a dropped poll loses nothing.
-pub trait DataMover: Send {
+pub trait DataMover: Send + 'static {
+    /// The connection has joined a session that another thread serves, and is polled there from now on, with that
+    /// thread's buffers: whatever is tied to the old thread is tied to the new one.
+    fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed>;
+
     /// Negotiation is over; `params` rule from the next PDU on, in both directions. What was queued before goes out
     /// under the old rules. (Notice_Key_Values and Enable_Datamover)
     fn enable(&mut self, params: &SessionParams);

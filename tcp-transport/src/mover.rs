@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -231,6 +232,16 @@ impl TcpMover {
 }
 
 impl DataMover for TcpMover {
+    /// The socket is known to the old thread's reactor: a second descriptor of it is made known to this one's, and the
+    /// first closed.
+    fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed> {
+        let failed = |error: io::Error| TransportClosed::Io(error.to_string());
+        let socket = self.socket.as_fd().try_clone_to_owned().map_err(failed)?;
+        self.socket = TcpStream::from_std(socket.into()).map_err(failed)?;
+        self.pool = Arc::clone(pool);
+        Ok(())
+    }
+
     fn enable(&mut self, params: &SessionParams) {
         self.framer.set_rules(framing_rules(params));
         self.queue.set_rules(send_rules(params));

@@ -8,16 +8,27 @@ use bytes::Bytes;
 use iscsi_proto::pdu::{Function, Response, ScsiCommand, TmfResponse};
 use iscsi_proto::{Ahs, Itt, Lun};
 
+use super::login_phase::JoiningLogin;
 use super::{Admission, LoginFailure, SessionParams};
 use crate::datamover::{GetData, Notify, PutData, TransportClosed};
 use crate::iscsi::registry::{Admitted, Refusal};
 use crate::transfer::{AbortSignal, TaskEvent, TaskId};
 
+/// A connection of a session, by the order in which they came; never used twice in a session. (A CID is: a connection
+/// may take another's place.)
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct LinkId(pub u32);
+
+impl LinkId {
+    /// The connection that the session began with.
+    pub const LEADING: Self = Self(0);
+}
+
 /// Something that happened.
 #[derive(Debug)]
 pub enum Event {
-    /// The mover says.
-    Notify(Notify),
+    /// The mover of a connection says.
+    Notify(LinkId, Notify),
     /// A command says.
     Task(TaskEvent),
     /// Answer to [`Action::Manage`].
@@ -29,6 +40,10 @@ pub enum Event {
     },
     /// Answer to [`Action::Admit`].
     Admission(Result<Admitted, Refusal>),
+    /// A connection whose login is complete wants to join this session (§6.3.1); its mover is at hand.
+    Join(LinkId, JoiningLogin),
+    /// The peer of a connection has taken nothing of what we send for so long.
+    Stuck(LinkId, Duration),
     /// Somebody outside the connection wants something of it.
     Order(Order),
     /// Time passed: the deadline of `poll_timeout` is over, or may be.
@@ -38,18 +53,18 @@ pub enum Event {
 /// Something to do, in the order given.
 #[derive(Debug)]
 pub enum Action {
-    /// Tell the mover what was agreed.
-    Enable(SessionParams),
+    /// Tell a connection's mover what was agreed.
+    Enable(LinkId, SessionParams),
     /// Send a PDU with its data segment.
-    Send(Response, Bytes),
+    Send(LinkId, Response, Bytes),
     /// Send a piece of Data-In.
-    Put(PutData),
+    Put(LinkId, PutData),
     /// Fetch a piece of Data-Out.
-    Get(GetData),
+    Get(LinkId, GetData),
     /// Stop moving data for a task that was aborted.
-    Release(Itt),
+    Release(LinkId, Itt),
     /// A task has been answered.
-    End(Itt),
+    End(LinkId, Itt),
     /// Hand a command to the device.
     Start(Start),
     /// Hand a task management function to the device; [`Event::Managed`] answers.
@@ -61,18 +76,24 @@ pub enum Action {
         /// Logical unit it addresses.
         lun: Lun,
     },
+    /// Tasks on these units ended with their connection: the nexus has to be told (§7.5).
+    TellCleared(Vec<Lun>),
     /// Ask the registry to let a session in; [`Event::Admission`] answers.
     Admit(Box<Admission>),
     /// TARGET COLD RESET was answered: every session of the target ends (§11.5.1).
     DropSessions,
-    /// Send what is queued, then disconnect. Nothing follows.
+    /// Send what is queued on this connection, then disconnect it. The session goes on.
+    Disconnect(LinkId, CloseReason),
+    /// Send what is queued, then disconnect all there is. Nothing follows.
     Close(CloseReason),
 }
 
 /// A command on its way to the device.
 #[derive(Debug)]
 pub struct Start {
-    /// Its name in this connection.
+    /// The connection that it came by, and that its data and status go by.
+    pub link: LinkId,
+    /// Its name in this session.
     pub task: TaskId,
     /// Header.
     pub pdu: ScsiCommand,
@@ -137,6 +158,20 @@ pub enum CloseReason {
     /// Ordered from outside.
     #[error("{}", describe(*.0))]
     Ordered(Order),
+    /// It goes on as one of several connections of a session.
+    #[error("the connection joins session {0:#06x}")]
+    Joined(u16),
+    /// A newer connection with its CID took its place (§6.3.4).
+    #[error("a newer connection with the same CID took its place")]
+    ConnectionReinstated,
+    /// A session without a connection was not taken up again in time.
+    #[error("no connection came back within {waited:?}; the last one had ended so: {last}")]
+    NotTakenUp {
+        /// How long the session was kept.
+        waited: Duration,
+        /// Why its last connection had ended.
+        last: Box<CloseReason>,
+    },
 }
 
 /// Rules of the protocol whose breach ends a connection.

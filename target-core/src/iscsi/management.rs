@@ -2,13 +2,16 @@
 //!
 //! A function has done its work when the tasks concerned have been told; what remains is to let the initiator finish
 //! the Data-Out it was asked for (§4.2.3.3), and that for a second at most: initiators that abort fast never answer.
-//! Nothing here ever waits for a store.
+//! In a session of several connections the answer must not overtake what was said before on the others (§4.2.2.3.3): it
+//! waits until that is acknowledged, as long at most. Nothing here ever waits for a store.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use iscsi_proto::Itt;
 use iscsi_proto::pdu::TmfResponse;
+use iscsi_proto::{Itt, Sn};
+
+use super::event::LinkId;
 
 /// Requests that have not been answered.
 #[derive(Debug, Default)]
@@ -16,13 +19,30 @@ pub(super) struct PendingTmfs {
     pending: Vec<PendingTmf>,
 }
 
+/// A request as it begins.
+#[derive(Debug)]
+pub(super) struct BegunTmf<'a> {
+    /// The connection it came by.
+    pub(super) link: LinkId,
+    pub(super) itt: Itt,
+    /// `None` while the device has to answer.
+    pub(super) response: Option<TmfResponse>,
+    /// Tasks whose Data-Out is being let go of.
+    pub(super) releasing: &'a [Itt],
+    /// What has to be acknowledged first, on other connections: all responses before these.
+    pub(super) fence: Vec<(LinkId, Sn)>,
+    pub(super) drops_sessions: bool,
+}
+
 #[derive(Debug)]
 struct PendingTmf {
+    link: LinkId,
     itt: Itt,
     /// `None` until the device has answered.
     response: Option<TmfResponse>,
     /// Tasks whose Data-Out is being let go of.
     releasing: BTreeSet<u32>,
+    fence: Vec<(LinkId, Sn)>,
     deadline: Instant,
     drops_sessions: bool,
 }
@@ -30,6 +50,7 @@ struct PendingTmf {
 /// An answer that is due.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct DueTmf {
+    pub(super) link: LinkId,
     pub(super) itt: Itt,
     pub(super) response: TmfResponse,
     /// TARGET COLD RESET: the sessions go as well.
@@ -37,22 +58,15 @@ pub(super) struct DueTmf {
 }
 
 impl PendingTmfs {
-    pub(super) fn begin(
-        &mut self,
-        itt: Itt,
-        response: Option<TmfResponse>,
-        releasing: &[Itt],
-        drops_sessions: bool,
-        now: Instant,
-    ) {
-        let releasing = releasing.iter().map(|itt| itt.0).collect();
-        let deadline = now + RELEASE_PATIENCE;
+    pub(super) fn begin(&mut self, tmf: BegunTmf<'_>, now: Instant) {
         self.pending.push(PendingTmf {
-            itt,
-            response,
-            releasing,
-            deadline,
-            drops_sessions,
+            link: tmf.link,
+            itt: tmf.itt,
+            response: tmf.response,
+            releasing: tmf.releasing.iter().map(|itt| itt.0).collect(),
+            fence: tmf.fence,
+            deadline: now + RELEASE_PATIENCE,
+            drops_sessions: tmf.drops_sessions,
         });
     }
 
@@ -70,14 +84,38 @@ impl PendingTmfs {
         }
     }
 
+    /// A connection has every response before this one. Whether that opened a fence.
+    pub(super) fn acknowledged(&mut self, link: LinkId, exp_stat_sn: Sn) -> bool {
+        let mut opened = false;
+        for pending in &mut self.pending {
+            let fences = pending.fence.len();
+            pending
+                .fence
+                .retain(|(other, wanted)| *other != link || exp_stat_sn.precedes(*wanted));
+            opened |= pending.fence.len() < fences;
+        }
+        opened
+    }
+
+    /// A connection is gone: its requests are answered by nothing, and nobody waits for what it owes.
+    pub(super) fn connection_lost(&mut self, link: LinkId, tasks: &[Itt]) {
+        self.pending.retain(|pending| pending.link != link);
+        for pending in &mut self.pending {
+            pending.fence.retain(|(other, _)| *other != link);
+        }
+        tasks.iter().for_each(|task| self.released(*task));
+    }
+
     /// The next request that can be answered, in the order they came.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<DueTmf> {
         let is_due = |pending: &PendingTmf| {
-            pending.response.is_some() && (pending.releasing.is_empty() || pending.deadline <= now)
+            let waits = !pending.releasing.is_empty() || !pending.fence.is_empty();
+            pending.response.is_some() && (!waits || pending.deadline <= now)
         };
         let pending = self.pending.remove(self.pending.iter().position(is_due)?);
         let response = pending.response.expect("checked above");
         Some(DueTmf {
+            link: pending.link,
             itt: pending.itt,
             response,
             drops_sessions: pending.drops_sessions && response == TmfResponse::Complete,
@@ -104,19 +142,44 @@ pub(super) const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
 
+    fn abort<'a>(releasing: &'a [Itt], fence: &[(LinkId, Sn)]) -> BegunTmf<'a> {
+        BegunTmf {
+            link: LinkId(0),
+            itt: Itt(9),
+            response: None,
+            releasing,
+            fence: fence.to_vec(),
+            drops_sessions: false,
+        }
+    }
+
+    const DUE: DueTmf = DueTmf {
+        link: LinkId(0),
+        itt: Itt(9),
+        response: TmfResponse::Complete,
+        drops_sessions: false,
+    };
+
     #[test]
     fn an_answer_waits_for_device_and_data_but_not_beyond_its_patience() {
         let (mut tmfs, now) = (PendingTmfs::default(), Instant::now());
-        tmfs.begin(Itt(9), None, &[Itt(1), Itt(2)], false, now);
+        tmfs.begin(abort(&[Itt(1), Itt(2)], &[]), now);
         tmfs.released(Itt(1));
         tmfs.managed(Itt(9), TmfResponse::Complete);
         assert_eq!(tmfs.take_due(now), None);
-        let due = DueTmf {
-            itt: Itt(9),
-            response: TmfResponse::Complete,
-            drops_sessions: false,
-        };
-        assert_eq!(tmfs.take_due(now + RELEASE_PATIENCE), Some(due));
+        assert_eq!(tmfs.take_due(now + RELEASE_PATIENCE), Some(DUE));
         assert_eq!(tmfs.len(), 0);
+    }
+
+    #[test]
+    fn an_answer_does_not_overtake_what_was_said_on_another_connection() {
+        let (mut tmfs, now) = (PendingTmfs::default(), Instant::now());
+        tmfs.begin(abort(&[], &[(LinkId(1), Sn(7)), (LinkId(2), Sn(3))]), now);
+        tmfs.managed(Itt(9), TmfResponse::Complete);
+        assert!(!tmfs.acknowledged(LinkId(1), Sn(6)));
+        assert!(tmfs.acknowledged(LinkId(1), Sn(7)));
+        assert_eq!(tmfs.take_due(now), None);
+        tmfs.connection_lost(LinkId(2), &[]);
+        assert_eq!(tmfs.take_due(now), Some(DUE));
     }
 }

@@ -8,14 +8,20 @@ mod ending;
 mod event;
 mod full_feature;
 mod identify;
+mod joining;
 mod keepalive;
+mod link;
 mod login;
 mod login_phase;
+mod logout;
+mod loss;
 mod management;
 mod negotiate;
 mod params;
+mod place;
 mod refusal;
 mod registry;
+mod requests;
 mod task_events;
 mod task_management;
 mod tasks;
@@ -25,11 +31,13 @@ mod window;
 
 pub use connection::Connection;
 pub use discovery::Asker;
-pub use event::{Action, CloseReason, Event, Order, PeerMisbehaved, Start};
+pub use event::{Action, CloseReason, Event, LinkId, Order, PeerMisbehaved, Start};
 pub use login::{
     Admission, LinkInfo, Login, LoginAnswer, LoginFailure, LoginStep, PendingAdmission, TransportKeys,
 };
+pub use login_phase::JoiningLogin;
 pub use params::{SessionParams, SessionType};
+pub(crate) use place::{Entrance, Joining, SessionPlace};
 pub(crate) use registry::Membership;
 pub use registry::{Admitted, Node, Refusal, SessionView};
 pub use text::{TextOutcome, answer_text};

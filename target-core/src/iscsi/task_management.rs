@@ -8,16 +8,18 @@ use bytes::Bytes;
 use iscsi_proto::pdu::{
     Function, RejectReason, Request, Response, TaskManagementRequest, TaskManagementResponse, TmfResponse,
 };
-use iscsi_proto::{Itt, Lun};
+use iscsi_proto::{Itt, Lun, Sn};
 
 use super::SessionType;
-use super::event::Action;
-use super::full_feature::{FullFeature, IMMEDIATE_MAX, Ordered};
+use super::event::{Action, LinkId};
+use super::full_feature::{FullFeature, IMMEDIATE_MAX, Item};
+use super::management::BegunTmf;
 use super::registry::Node;
 
 impl FullFeature {
     pub(super) fn task_management(
         &mut self,
+        link: LinkId,
         pdu: &TaskManagementRequest,
         node: &Node,
         now: Instant,
@@ -33,27 +35,28 @@ impl FullFeature {
             None
         };
         if let Some(reason) = refused {
-            return self.reject(&Request::TaskManagement(pdu.clone()).encode(), reason, actions);
+            let header = Request::TaskManagement(pdu.clone()).encode();
+            return self.reject(link, &header, reason, actions);
         }
         match pdu.function {
-            Function::AbortTask => self.abort_task(pdu, now, actions),
+            Function::AbortTask => self.abort_task(link, pdu, now, actions),
             Function::AbortTaskSet | Function::ClearTaskSet | Function::LogicalUnitReset => {
                 let number = pdu.lun.number();
-                self.abort_many(pdu, |lun| lun.number() == number, now, actions);
+                self.abort_many(link, pdu, |lun| lun.number() == number, now, actions);
             }
             Function::TargetWarmReset | Function::TargetColdReset => {
-                self.abort_many(pdu, |_| true, now, actions);
+                self.abort_many(link, pdu, |_| true, now, actions);
             }
-            Function::ClearAca => self.abort_many(pdu, |_| false, now, actions),
+            Function::ClearAca => self.abort_many(link, pdu, |_| false, now, actions),
             Function::TaskReassign => {
-                self.answer_tmf_at_once(pdu.itt, TmfResponse::ReassignNotSupported, now, actions);
+                self.answer_tmf_at_once(link, pdu.itt, TmfResponse::ReassignNotSupported, now, actions);
             }
             Function::QueryTask
             | Function::QueryTaskSet
             | Function::ITNexusReset
             | Function::QueryAsyncEvent
             | Function::Unknown(_) => {
-                self.answer_tmf_at_once(pdu.itt, TmfResponse::NotSupported, now, actions);
+                self.answer_tmf_at_once(link, pdu.itt, TmfResponse::NotSupported, now, actions);
             }
         }
         self.run_ready(node, now, actions);
@@ -61,21 +64,34 @@ impl FullFeature {
 
     /// §11.6.1: a task that is here is aborted; one that may still be on its way counts as received and will not run;
     /// any other does not exist.
-    fn abort_task(&mut self, pdu: &TaskManagementRequest, now: Instant, actions: &mut VecDeque<Action>) {
+    fn abort_task(
+        &mut self,
+        link: LinkId,
+        pdu: &TaskManagementRequest,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) {
         let referenced = pdu.referenced_itt;
         let addressed = |lun: Lun| lun.number() == pdu.lun.number();
         if self.tasks.get(referenced).is_some_and(|task| addressed(task.lun)) {
             self.drop_tasks(&[referenced], actions);
-            self.tmfs
-                .begin(pdu.itt, Some(TmfResponse::Complete), &[referenced], false, now);
+            let tmf = BegunTmf {
+                link,
+                itt: pdu.itt,
+                response: Some(TmfResponse::Complete),
+                releasing: &[referenced],
+                fence: self.fence(link, now, actions),
+                drops_sessions: false,
+            };
+            self.tmfs.begin(tmf, now);
             return self.answer_tmfs(now, actions);
         }
-        let waited = self.window.withdraw(|_, item| match item {
-            Ordered::Command { pdu, .. } => pdu.itt == referenced && addressed(pdu.lun),
-            Ordered::Control { .. } => false,
+        let waited = self.window.withdraw(|_, ordered| match &ordered.item {
+            Item::Command { pdu, .. } => pdu.itt == referenced && addressed(pdu.lun),
+            Item::Control { .. } => false,
         });
-        let response = if !waited.is_empty() {
-            actions.push_back(Action::End(referenced));
+        let response = if let Some(waited) = waited.first() {
+            actions.push_back(Action::End(waited.link, referenced));
             TmfResponse::Complete
         } else if self.tasks.get(referenced).is_none()
             // Less, not less or equal: a task for immediate delivery is named by the CmdSN that the next command will
@@ -87,31 +103,39 @@ impl FullFeature {
         } else {
             TmfResponse::TaskDoesNotExist
         };
-        self.answer_tmf_at_once(pdu.itt, response, now, actions);
+        self.answer_tmf_at_once(link, pdu.itt, response, now, actions);
     }
 
     /// Functions that concern every task of this session that `concerns` picks by its logical unit, those included
     /// that wait behind a hole and were sent before the request (§4.2.3.2).
     fn abort_many(
         &mut self,
+        link: LinkId,
         pdu: &TaskManagementRequest,
         concerns: impl Fn(Lun) -> bool,
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        let waited = self.window.withdraw(|cmd_sn, item| match item {
-            Ordered::Command { pdu: command, .. } => concerns(command.lun) && cmd_sn.precedes(pdu.cmd_sn),
-            Ordered::Control { .. } => false,
+        let waited = self.window.withdraw(|cmd_sn, ordered| match &ordered.item {
+            Item::Command { pdu: command, .. } => concerns(command.lun) && cmd_sn.precedes(pdu.cmd_sn),
+            Item::Control { .. } => false,
         });
-        for item in waited {
-            if let Ordered::Command { pdu, .. } = item {
-                actions.push_back(Action::End(pdu.itt));
+        for ordered in waited {
+            if let Item::Command { pdu, .. } = ordered.item {
+                actions.push_back(Action::End(ordered.link, pdu.itt));
             }
         }
         let concerned = self.tasks.tags(|task| concerns(task.lun));
         self.drop_tasks(&concerned, actions);
-        let drops_sessions = pdu.function == Function::TargetColdReset;
-        self.tmfs.begin(pdu.itt, None, &concerned, drops_sessions, now);
+        let tmf = BegunTmf {
+            link,
+            itt: pdu.itt,
+            response: None,
+            releasing: &concerned,
+            fence: self.fence(link, now, actions),
+            drops_sessions: pdu.function == Function::TargetColdReset,
+        };
+        self.tmfs.begin(tmf, now);
         actions.push_back(Action::Manage {
             itt: pdu.itt,
             function: pdu.function,
@@ -121,13 +145,39 @@ impl FullFeature {
 
     fn answer_tmf_at_once(
         &mut self,
+        link: LinkId,
         itt: Itt,
         response: TmfResponse,
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        self.tmfs.begin(itt, Some(response), &[], false, now);
+        let tmf = BegunTmf {
+            link,
+            itt,
+            response: Some(response),
+            releasing: &[],
+            fence: self.fence(link, now, actions),
+            drops_sessions: false,
+        };
+        self.tmfs.begin(tmf, now);
         self.answer_tmfs(now, actions);
+    }
+
+    /// What has to be acknowledged on other connections before an answer goes out on this one; those that owe it are
+    /// asked by a NOP-In (§4.2.2.3.3).
+    fn fence(&mut self, link: LinkId, now: Instant, actions: &mut VecDeque<Action>) -> Vec<(LinkId, Sn)> {
+        let others = self.links.iter_mut().filter(|other| other.id != link);
+        let owing = others.filter(|other| other.acknowledged != other.stat_sn);
+        let asked: Vec<_> = owing
+            .map(|other| (other.id, other.stat_sn, other.keepalive.ask_now(now)))
+            .collect();
+        asked
+            .into_iter()
+            .map(|(other, wanted, ttt)| {
+                self.send_ping(other, ttt, actions);
+                (other, wanted)
+            })
+            .collect()
     }
 
     /// Tells tasks that they are aborted, and forgets them: whatever they still say is not heard, but for their end.
@@ -137,7 +187,7 @@ impl FullFeature {
                 task.abort.fire();
                 self.abandoned += 1;
                 self.task_ended(task.immediate);
-                actions.push_back(Action::Release(*itt));
+                actions.push_back(Action::Release(task.link, *itt));
             }
         }
     }
@@ -157,7 +207,7 @@ impl FullFeature {
     /// Answers every request that has nothing to wait for any more.
     pub(super) fn answer_tmfs(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
         while let Some(due) = self.tmfs.take_due(now) {
-            let numbering = self.respond();
+            let numbering = self.respond(due.link);
             let response = TaskManagementResponse {
                 response: due.response,
                 additional: 0,
@@ -166,7 +216,8 @@ impl FullFeature {
                 exp_cmd_sn: numbering.exp_cmd_sn,
                 max_cmd_sn: numbering.max_cmd_sn,
             };
-            actions.push_back(Action::Send(Response::TaskManagement(response), Bytes::new()));
+            let response = Response::TaskManagement(response);
+            actions.push_back(Action::Send(due.link, response, Bytes::new()));
             if due.drops_sessions {
                 actions.push_back(Action::DropSessions);
             }

@@ -1,4 +1,4 @@
-//! The commands of one connection that have not been answered, by initiator task tag.
+//! The commands of one session that have not been answered, by initiator task tag.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,6 +7,7 @@ use backstores::IoBuf;
 use iscsi_proto::{Itt, Lun};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::event::LinkId;
 use crate::scsi::Sense;
 use crate::transfer::{AbortSignal, TaskId};
 
@@ -29,6 +30,8 @@ pub(super) struct TaskTable {
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) id: TaskId,
+    /// Its connection: data and status go by no other (§4.2.5).
+    pub(super) link: LinkId,
     pub(super) lun: Lun,
     pub(super) immediate: bool,
     pub(super) abort: AbortSignal,
@@ -49,6 +52,7 @@ pub(super) struct HeldPut {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct StuckTask {
     pub(super) itt: Itt,
+    pub(super) link: LinkId,
     pub(super) waited: Duration,
 }
 
@@ -60,13 +64,20 @@ struct PendingGet {
 
 impl TaskTable {
     /// Enters a command. Its tag is in use by no other.
-    pub(super) fn start(&mut self, itt: Itt, lun: Lun, immediate: bool) -> (TaskId, AbortSignal) {
+    pub(super) fn start(
+        &mut self,
+        link: LinkId,
+        itt: Itt,
+        lun: Lun,
+        immediate: bool,
+    ) -> (TaskId, AbortSignal) {
         self.started = self.started.wrapping_add(1);
         // The tag in the low half leads back to the entry; the count above tells a tag's tasks apart.
         let id = TaskId(u64::from(self.started) << 32 | u64::from(itt.0));
         let abort = AbortSignal::default();
         let task = Task {
             id,
+            link,
             lun,
             immediate,
             abort: abort.clone(),
@@ -144,8 +155,8 @@ impl TaskTable {
         let waiting = self
             .tasks
             .iter()
-            .filter_map(|(itt, task)| Some((Itt(*itt), task.get.as_ref()?.since)));
-        let Some((itt, since)) = waiting.min_by_key(|(_, since)| *since) else {
+            .filter_map(|(itt, task)| Some((Itt(*itt), task.link, task.get.as_ref()?.since)));
+        let Some((itt, link, since)) = waiting.min_by_key(|(.., since)| *since) else {
             self.look_for_stuck = None;
             return None;
         };
@@ -154,6 +165,7 @@ impl TaskTable {
         self.look_for_stuck = Some(due);
         (due <= now).then(|| StuckTask {
             itt,
+            link,
             waited: now.duration_since(since),
         })
     }
@@ -183,7 +195,7 @@ mod tests {
 
     fn wait(table: &mut TaskTable, itt: u32, now: Instant) -> oneshot::Receiver<Result<IoBuf, Sense>> {
         let (reply, received) = oneshot::channel();
-        table.start(Itt(itt), Lun::ZERO, false);
+        table.start(LinkId(0), Itt(itt), Lun::ZERO, false);
         table.await_data(Itt(itt), reply, now, PATIENCE);
         received
     }
@@ -229,9 +241,9 @@ mod tests {
     #[test]
     fn an_event_of_a_removed_task_does_not_reach_the_next_task_with_its_tag() {
         let mut table = TaskTable::default();
-        let (old, _) = table.start(Itt(5), Lun::ZERO, false);
+        let (old, _) = table.start(LinkId(0), Itt(5), Lun::ZERO, false);
         table.remove(Itt(5));
-        let (new, _) = table.start(Itt(5), Lun::ZERO, false);
+        let (new, _) = table.start(LinkId(0), Itt(5), Lun::ZERO, false);
         assert!(table.by_id(old).is_none());
         assert!(table.by_id(new).is_some());
     }

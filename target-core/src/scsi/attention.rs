@@ -21,6 +21,8 @@ pub enum UnitAttention {
     CapacityChanged,
     /// 2f/00: commands cleared by another initiator.
     CommandsCleared,
+    /// 47/7f: some commands ended with their connection.
+    CommandsClearedByProtocol,
     /// 3f/0e
     ReportedLunsChanged,
     /// 3f/03
@@ -40,6 +42,7 @@ impl UnitAttention {
             Self::ModeParametersChanged => Sense::MODE_PARAMETERS_CHANGED,
             Self::CapacityChanged => Sense::CAPACITY_DATA_HAS_CHANGED,
             Self::CommandsCleared => Sense::COMMANDS_CLEARED_BY_ANOTHER_INITIATOR,
+            Self::CommandsClearedByProtocol => Sense::COMMANDS_CLEARED_BY_PROTOCOL_EVENT,
             Self::ReportedLunsChanged => Sense::REPORTED_LUNS_DATA_HAS_CHANGED,
             Self::InquiryDataChanged => Sense::INQUIRY_DATA_HAS_CHANGED,
         }
@@ -53,6 +56,7 @@ impl UnitAttention {
             | Self::ModeParametersChanged
             | Self::CapacityChanged
             | Self::CommandsCleared
+            | Self::CommandsClearedByProtocol
             | Self::ReportedLunsChanged
             | Self::InquiryDataChanged => false,
         }
@@ -70,6 +74,7 @@ impl UnitAttention {
             | Self::ModeParametersChanged
             | Self::CapacityChanged
             | Self::CommandsCleared
+            | Self::CommandsClearedByProtocol
             | Self::ReportedLunsChanged
             | Self::InquiryDataChanged => 4,
         }

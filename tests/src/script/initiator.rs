@@ -87,6 +87,23 @@ impl Initiator {
         initiator
     }
 
+    /// Another connection of a session, in full feature phase. The next command's CmdSN is the one that `leading` would
+    /// use; from then on whoever sends the next one has to be told.
+    pub async fn join(target: &Target, leading: &Self, cid: u16) -> Self {
+        let mut initiator = Self::connect(target).await;
+        initiator.join_request(leading, cid);
+        initiator.login(Keys::normal()).await;
+        initiator
+    }
+
+    /// The next login is to the session of `leading`.
+    pub fn join_request(&mut self, leading: &Self, cid: u16) {
+        (self.isid, self.tsih, self.cid) = (leading.isid, leading.tsih, Cid(cid));
+        self.cmd_sn = leading.cmd_sn;
+        // Tags are unique within a session.
+        self.next_itt = (u32::from(cid) + 1) << 16;
+    }
+
     /// A discovery session in full feature phase.
     pub async fn discover(target: &Target) -> Self {
         let mut initiator = Self::connect(target).await;

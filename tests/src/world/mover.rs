@@ -115,6 +115,11 @@ impl SimMover {
 }
 
 impl DataMover for SimMover {
+    fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed> {
+        self.pool = Arc::clone(pool);
+        Ok(())
+    }
+
     fn enable(&mut self, params: &SessionParams) {
         self.params = params.clone();
     }

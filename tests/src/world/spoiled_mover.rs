@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use backstores::BufPool;
 use bytes::Bytes;
 use iscsi_proto::pdu::{NopOut, Request, Residual, Response, ScsiResponse, ScsiResponseCode};
 use iscsi_proto::{Itt, Lun, Sn, Ttt};
-use target_core::datamover::{DataMover, GetData, Notify, Numbering, PutData};
+use target_core::datamover::{DataMover, GetData, Notify, Numbering, PutData, TransportClosed};
 use target_core::iscsi::SessionParams;
 
 use super::defects::Defect;
@@ -198,6 +199,10 @@ impl SpoiledMover {
 }
 
 impl DataMover for SpoiledMover {
+    fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed> {
+        self.inner.move_to(pool)
+    }
+
     fn enable(&mut self, params: &SessionParams) {
         self.submit(Submission::Enable(params.clone()));
     }
