@@ -57,6 +57,15 @@ pub trait DataMover: Send + 'static {
     fn sent_bytes(&self) -> u64;
 }
 
+/// Why something was not sent again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unsent {
+    /// It was never sent, or has been acknowledged (§11.16: a protocol error).
+    Unknown,
+    /// It was sent, and is not kept any more: there was too much of it.
+    NotKept,
+}
+
 /// What the peer or the hardware did.
 #[derive(Debug)]
 pub enum Notify {

@@ -49,6 +49,16 @@ pub(crate) enum Place {
     Discard,
 }
 
+impl Place {
+    /// The buffer, if it is one.
+    pub(crate) fn into_buffer(self) -> Option<IoBuf> {
+        match self {
+            Self::Buffer { buf, .. } => Some(buf),
+            Self::Control(_) | Self::Discard => None,
+        }
+    }
+}
+
 /// What [`Framer::step`] found.
 #[derive(Debug)]
 pub(crate) enum Step {

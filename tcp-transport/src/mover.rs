@@ -11,12 +11,12 @@ use backstores::{BufPool, CHUNK, IoBuf};
 use bytes::Bytes;
 use iscsi_proto::pdu::{Request, Response, ScsiCommand};
 use iscsi_proto::{Ahs, BHS_LEN, Frame, Itt};
+use target_core::data_out::{self, DataOutBook, Effect, OutRules};
 use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
 use target_core::iscsi::SessionParams;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::data_out::{DataOutBook, Effect, OutRules};
 use crate::framer::{Framer, FramingRules, Place, Step};
 use crate::send_queue::{SendQueue, SendRules};
 
@@ -121,6 +121,10 @@ impl TcpMover {
                     .header(&bhs, &pdu, frame.data_len)
                     .map_err(|error| TransportClosed::Framing(error.to_string()))?;
                 self.notices.push_back(Notify::ExpStatSn(pdu.exp_stat_sn));
+                let place = match place {
+                    Some(data_out::Place { buf, at }) => Place::Buffer { buf, at },
+                    None => Place::Discard,
+                };
                 (Arriving::DataOut, place)
             }
             Ok((pdu, _)) => (Arriving::Control { bhs, pdu }, Place::Control(Vec::new())),
@@ -152,17 +156,14 @@ impl TcpMover {
     fn arrived(&mut self, place: Place, digest_ok: bool) {
         match self.arriving.take().expect("a payload follows its header") {
             Arriving::DataOut => {
-                self.data_out.landed(place, digest_ok);
+                self.data_out.landed(place.into_buffer(), digest_ok);
                 self.apply_effects();
             }
             Arriving::Command { bhs, .. } | Arriving::Control { bhs, .. } if !digest_ok => {
                 self.notices.push_back(Notify::DataDigestError { bhs });
             }
             Arriving::Command { pdu, ahs, .. } => {
-                let immediate = match place {
-                    Place::Buffer { buf, .. } => Some(buf),
-                    Place::Control(_) | Place::Discard => None,
-                };
+                let immediate = place.into_buffer();
                 self.data_out
                     .begin_command(&pdu, immediate.as_ref().map_or(0, |buf| buf.len()));
                 self.notices.push_back(Notify::Command { pdu, ahs, immediate });
@@ -358,6 +359,7 @@ fn out_rules(params: &SessionParams) -> OutRules {
         max_burst_len: bytes(params.max_burst_len),
         first_burst_len: bytes(params.first_burst_len),
         max_outstanding_r2t: usize::from(params.max_outstanding_r2t).max(1),
+        recovers: params.error_recovery_level > 0,
     }
 }
 

@@ -12,6 +12,7 @@ use iscsi_proto::pdu::{Reject, RejectReason, Request, Response, ScsiCommand};
 use iscsi_proto::{Ahs, BHS_LEN, DecodeError, IscsiName, Itt, Sn};
 use tracing::debug;
 
+use super::deferred::DeferredTmfs;
 use super::ending::Ending;
 use super::event::{Action, CloseReason, LinkId, PeerMisbehaved, Start};
 use super::link::{Link, Links};
@@ -45,6 +46,7 @@ pub(super) struct FullFeature {
     /// Commands that were aborted and whose end has not been heard of: a store operation may keep them.
     pub(super) abandoned: usize,
     pub(super) tmfs: PendingTmfs,
+    pub(super) deferred: DeferredTmfs,
     pub(super) ending: Option<Ending>,
     /// Since the last connection was lost.
     pub(super) orphaned: Option<Orphaned>,
@@ -85,6 +87,7 @@ impl FullFeature {
             tasks: TaskTable::default(),
             abandoned: 0,
             tmfs: PendingTmfs::default(),
+            deferred: DeferredTmfs::default(),
             ending: None,
             orphaned: None,
         }
@@ -263,6 +266,7 @@ impl FullFeature {
         while let Some(ordered) = self.window.next_ready() {
             self.run_ordered(ordered, node, now, actions);
         }
+        self.run_deferred(now, actions);
     }
 
     fn run_ordered(
@@ -396,6 +400,7 @@ impl FullFeature {
 
     /// Whatever was due by `now`.
     pub(super) fn timeout(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
+        self.run_deferred(now, actions);
         self.answer_tmfs(now, actions);
         if self.give_up_if_due(now, actions) {
             return;
@@ -421,6 +426,7 @@ impl FullFeature {
             .min();
         [
             self.tmfs.deadline(),
+            self.deferred.deadline(),
             keepalive,
             self.tasks.look_for_stuck(),
             self.ending.map(|ending| ending.deadline),

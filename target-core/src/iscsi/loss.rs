@@ -101,6 +101,7 @@ impl FullFeature {
                 cleared.push(pdu.lun);
             }
         }
+        self.deferred.connection_lost(link);
         self.tmfs.connection_lost(link, &ended);
         cleared.sort_unstable_by_key(|lun| lun.to_bytes());
         cleared.dedup();

@@ -3,6 +3,7 @@
 mod authenticate;
 mod chap;
 mod connection;
+mod deferred;
 mod discovery;
 mod ending;
 mod event;

@@ -27,9 +27,9 @@ impl FullFeature {
     ) {
         let refused = if self.params.session_type == SessionType::Discovery {
             Some(RejectReason::CommandNotSupported)
-        } else if self.tmfs.contains(pdu.itt) || self.is_in_use(pdu.itt) {
+        } else if self.tmfs.contains(pdu.itt) || self.deferred.contains(pdu.itt) || self.is_in_use(pdu.itt) {
             Some(RejectReason::TaskInProgress)
-        } else if self.tmfs.len() >= IMMEDIATE_MAX {
+        } else if self.tmfs.len() + self.deferred.len() >= IMMEDIATE_MAX {
             Some(RejectReason::ImmediateCommandReject)
         } else {
             None
@@ -38,6 +38,21 @@ impl FullFeature {
             let header = Request::TaskManagement(pdu.clone()).encode();
             return self.reject(link, &header, reason, actions);
         }
+        if is_of_many_tasks(pdu.function) && self.misses_commands_before(pdu.cmd_sn) {
+            return self.deferred.add(link, pdu.clone(), now);
+        }
+        self.manage(link, pdu, now, actions);
+        self.run_ready(node, now, actions);
+    }
+
+    /// Does what a request asks for.
+    pub(super) fn manage(
+        &mut self,
+        link: LinkId,
+        pdu: &TaskManagementRequest,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) {
         match pdu.function {
             Function::AbortTask => self.abort_task(link, pdu, now, actions),
             Function::AbortTaskSet | Function::ClearTaskSet | Function::LogicalUnitReset => {
@@ -59,7 +74,6 @@ impl FullFeature {
                 self.answer_tmf_at_once(link, pdu.itt, TmfResponse::NotSupported, now, actions);
             }
         }
-        self.run_ready(node, now, actions);
     }
 
     /// §11.6.1: a task that is here is aborted; one that may still be on its way counts as received and will not run;
@@ -222,5 +236,24 @@ impl FullFeature {
                 actions.push_back(Action::DropSessions);
             }
         }
+    }
+}
+
+/// Functions that concern tasks by their logical unit, and not by their tag.
+fn is_of_many_tasks(function: Function) -> bool {
+    match function {
+        Function::AbortTaskSet
+        | Function::ClearTaskSet
+        | Function::LogicalUnitReset
+        | Function::TargetColdReset
+        | Function::TargetWarmReset => true,
+        Function::AbortTask
+        | Function::ClearAca
+        | Function::ITNexusReset
+        | Function::QueryAsyncEvent
+        | Function::QueryTask
+        | Function::QueryTaskSet
+        | Function::TaskReassign
+        | Function::Unknown(_) => false,
     }
 }

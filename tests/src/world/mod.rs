@@ -10,7 +10,6 @@
     reason = "a test's lengths and draws fit wherever they are put"
 )]
 
-mod data_out;
 mod defects;
 mod initiator;
 mod ledger;

@@ -9,11 +9,11 @@ use backstores::{BufPool, CHUNK, IoBuf};
 use bytes::Bytes;
 use iscsi_proto::pdu::{DataIn, DataInStatus, Request, Response};
 use iscsi_proto::{Ahs, Itt, Ttt};
+use target_core::data_out::{DataOutBook, Effect, OutRules};
 use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
 use target_core::iscsi::SessionParams;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::data_out::DataOutBook;
 use super::pipe::{Pdu, Receiver, Sender};
 
 /// The target's end of a simulated connection.
@@ -48,7 +48,7 @@ impl SimMover {
             params: SessionParams::default(),
             queue: VecDeque::new(),
             data_in_sn: BTreeMap::new(),
-            data_out: DataOutBook::default(),
+            data_out: DataOutBook::new(out_rules(&SessionParams::default())),
             notices: VecDeque::new(),
         }
     }
@@ -63,10 +63,12 @@ impl SimMover {
     }
 
     fn apply_data_out(&mut self) {
-        while let Some(r2t) = self.data_out.r2ts_due.pop_front() {
-            self.push(&Response::R2t(r2t), Vec::new());
+        while let Some(effect) = self.data_out.next_effect() {
+            match effect {
+                Effect::Send(r2t) => self.push(&Response::R2t(r2t), Vec::new()),
+                Effect::Tell(notify) => self.notices.push_back(notify),
+            }
         }
-        self.notices.append(&mut self.data_out.notices);
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -84,12 +86,18 @@ impl SimMover {
             Err(error) => self.notices.push_back(Notify::Malformed { bhs, error }),
             Ok(Request::DataOut(pdu)) => {
                 self.notices.push_back(Notify::ExpStatSn(pdu.exp_stat_sn));
-                self.data_out.arrived(bhs, &pdu, &data, damaged, &self.params);
+                let place = self.data_out.header(&bhs, &pdu, data.len());
+                let place = place.expect("no initiator of this world leaves so much unfinished");
+                let buf = place.map(|mut place| {
+                    place.buf[place.at..place.at + data.len()].copy_from_slice(&data);
+                    place.buf
+                });
+                self.data_out.landed(buf, !damaged);
                 self.apply_data_out();
             }
             Ok(_) if damaged => self.notices.push_back(Notify::DataDigestError { bhs }),
             Ok(Request::ScsiCommand(pdu)) => {
-                self.data_out.begin_command(&pdu);
+                self.data_out.begin_command(&pdu, data.len());
                 let immediate = (!data.is_empty()).then(|| self.immediate(pdu.expected_len as usize, &data));
                 let ahs = Ahs::default();
                 self.notices.push_back(Notify::Command { pdu, ahs, immediate });
@@ -122,6 +130,7 @@ impl DataMover for SimMover {
 
     fn enable(&mut self, params: &SessionParams) {
         self.params = params.clone();
+        self.data_out.set_rules(out_rules(params));
     }
 
     fn send_control(&mut self, mut pdu: Response, data: Bytes) {
@@ -178,7 +187,7 @@ impl DataMover for SimMover {
     }
 
     fn get_data(&mut self, get: GetData) {
-        self.data_out.get(get, &self.params);
+        self.data_out.get(get);
         self.apply_data_out();
     }
 
@@ -218,5 +227,14 @@ impl DataMover for SimMover {
 
     fn sent_bytes(&self) -> u64 {
         self.sender.taken()
+    }
+}
+
+fn out_rules(params: &SessionParams) -> OutRules {
+    OutRules {
+        max_burst_len: params.max_burst_len as usize,
+        first_burst_len: params.first_burst_len as usize,
+        max_outstanding_r2t: usize::from(params.max_outstanding_r2t.max(1)),
+        recovers: params.error_recovery_level > 0,
     }
 }
