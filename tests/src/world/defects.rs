@@ -28,6 +28,8 @@ pub enum Defect {
     ShortDataIn,
     /// An R2T skips bytes.
     WrongR2tOffset,
+    /// Responses count as acknowledged that have not been: task management overtakes them on another connection.
+    ImaginedAcknowledgement,
     /// Task management waits for the store.
     AbortWaitsForStore,
     /// A login waits for the store.
@@ -58,7 +60,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect there is.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::SkippedStatSn,
         Self::ResponseAfterAbort,
         Self::WrongDataInOffset,
@@ -70,6 +72,7 @@ impl Defect {
         Self::StatusBeforeData,
         Self::ShortDataIn,
         Self::WrongR2tOffset,
+        Self::ImaginedAcknowledgement,
         Self::AbortWaitsForStore,
         Self::LoginWaitsForStore,
         Self::LeakedBuffer,
@@ -90,7 +93,7 @@ impl Defect {
     pub const fn breaks(self) -> Check {
         match self {
             Self::SkippedStatSn => Check::StatSn,
-            Self::ResponseAfterAbort => Check::SilentAfterAbort,
+            Self::ImaginedAcknowledgement | Self::ResponseAfterAbort => Check::SilentAfterAbort,
             Self::WrongDataInOffset | Self::StatusBeforeData | Self::ShortDataIn => Check::DataIn,
             Self::WrongResidual => Check::Residual,
             Self::LostResponse | Self::DoubledResponse => Check::AnsweredOnce,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use iscsi_proto::pdu::Function;
+use iscsi_proto::pdu::{Function, LogoutReason};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::ledger::Check;
-use super::login::log_in;
+use super::login::{join, log_in};
 use super::plan::{CAPACITY, Command, Step};
 use super::random::Random;
 use super::scene::Scene;
@@ -74,9 +74,10 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
     while *steps > 0 {
         tokio::select! {
             biased;
-            pdu = session.receiver.recv() => match pdu {
-                Some(pdu) => session.heard(&pdu),
-                None => return closed(session),
+            (leg, pdu) = session.recv() => match pdu {
+                Some(pdu) => session.heard(leg, &pdu),
+                None if !closed(session, leg) => return End::Again,
+                None => {}
             },
             () = sleep_until(next) => {
                 *steps -= 1;
@@ -105,12 +106,15 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
     End::Done
 }
 
-fn closed(session: &Session) -> End {
-    session.scene.ledger.violated(
-        Check::Liveness,
-        "the target closed a connection that did nothing wrong",
-    );
-    End::Again
+/// A connection has ended; whether it was one that we had asked the target to close.
+fn closed(session: &mut Session, leg: u16) -> bool {
+    let asked = session.leg(leg).is_some_and(|leg| leg.is_closing);
+    session.legs.retain(|other| other.cid != leg);
+    if !asked {
+        let detail = "the target closed a connection that did nothing wrong";
+        session.violated(Check::Liveness, detail);
+    }
+    asked
 }
 
 fn pause(random: &mut Random) -> Duration {
@@ -152,6 +156,24 @@ async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
             depart(session).await;
             Some(End::Again)
         }
+        Step::Join => match session.vacant_cid() {
+            Some(cid) if !join(session, cid, random).await => Some(End::Again),
+            Some(_) | None => None,
+        },
+        Step::LoseOne => {
+            if let Some((lost, by)) = two_legs(session, random) {
+                session.lose_leg(lost);
+                session.part(by, LogoutReason::CloseConnection, lost);
+            }
+            None
+        }
+        Step::CloseOne => {
+            if let Some((closed, other)) = two_legs(session, random) {
+                let by = random.pick(&[closed, other]);
+                session.part(by, LogoutReason::CloseConnection, closed);
+            }
+            None
+        }
         // The window is shut just now.
         Step::Command | Step::Ping | Step::Logout => None,
         Step::Reinstate => Some(End::Beside),
@@ -160,15 +182,24 @@ async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
     }
 }
 
+/// Two different connections that stay as they are, if there are so many.
+fn two_legs(session: &Session, random: &mut Random) -> Option<(u16, u16)> {
+    let open = session.legs.iter().filter(|leg| !leg.is_closing);
+    let mut cids: Vec<u16> = open.map(|leg| leg.cid).collect();
+    if cids.len() < 2 || !session.partings.is_empty() {
+        return None;
+    }
+    let first = cids.remove(random.below(cids.len() as u64) as usize);
+    Some((first, random.pick(&cids)))
+}
+
 /// Hears answers until nothing is outstanding; `false` when the connection is gone.
 async fn settle(session: &mut Session) -> bool {
     while !session.is_idle() {
-        match timeout(Duration::from_millis(500), session.receiver.recv()).await {
-            Ok(Some(pdu)) => session.heard(&pdu),
-            Ok(None) => {
-                closed(session);
-                return false;
-            }
+        match timeout(Duration::from_millis(500), session.recv()).await {
+            Ok((leg, Some(pdu))) => session.heard(leg, &pdu),
+            Ok((leg, None)) if !closed(session, leg) => return false,
+            Ok((_, None)) => {}
             Err(_) => session.overdue(true),
         }
     }
@@ -178,16 +209,21 @@ async fn settle(session: &mut Session) -> bool {
 /// Hears what is said until the logout is answered and the connection closed.
 async fn depart(session: &mut Session) {
     let deadline = Instant::now() + Duration::from_secs(5);
-    loop {
-        match tokio::time::timeout_at(deadline, session.receiver.recv()).await {
-            Ok(Some(pdu)) => session.heard(&pdu),
-            Ok(None) if session.logged_out => return,
-            Ok(None) | Err(_) => {
+    while !session.legs.is_empty() {
+        match tokio::time::timeout_at(deadline, session.recv()).await {
+            Ok((leg, Some(pdu))) => session.heard(leg, &pdu),
+            // The last words on one connection may come behind the end of another.
+            Ok((leg, None)) => session.legs.retain(|other| other.cid != leg),
+            Err(_) => {
                 let detail = "a logout is not answered, or the connection stays open";
                 session.scene.ledger.violated(Check::Liveness, detail);
                 return;
             }
         }
+    }
+    if !session.logged_out {
+        let detail = "a connection is closed before its logout is answered";
+        session.violated(Check::Liveness, detail);
     }
 }
 

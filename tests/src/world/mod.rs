@@ -11,12 +11,15 @@
 )]
 
 mod defects;
+mod hearing;
 mod initiator;
 mod ledger;
+mod leg;
 mod login;
 mod misfortune;
 mod model;
 mod mover;
+mod patience;
 mod pipe;
 mod plan;
 mod random;
@@ -240,6 +243,7 @@ fn parameters(random: &mut Random) -> Parameters {
         nop_timeout: Duration::from_secs(5),
         data_out_timeout: Duration::from_secs(10),
         response_timeout: Duration::from_secs(20),
+        max_connections: random.pick(&[1, 2, 4]),
         ..Parameters::default()
     }
 }

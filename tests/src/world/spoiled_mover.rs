@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 
 use backstores::BufPool;
 use bytes::Bytes;
-use iscsi_proto::pdu::{NopOut, Request, Residual, Response, ScsiResponse, ScsiResponseCode};
+use iscsi_proto::pdu::{NopOut, Request, Residual, Response, ScsiResponse, ScsiResponseCode, Snack};
 use iscsi_proto::{Itt, Lun, Sn, Ttt};
-use target_core::datamover::{DataMover, GetData, Notify, Numbering, PutData, TransportClosed};
+use target_core::datamover::{DataMover, GetData, Notify, Numbering, PutData, TransportClosed, Unsent};
 use target_core::iscsi::SessionParams;
 
 use super::defects::Defect;
@@ -28,6 +28,8 @@ pub(crate) struct SpoiledMover {
     /// Slots of the command window that are lost.
     leaked: u32,
     released: Option<Itt>,
+    /// Behind all responses sent.
+    stat_sn: Sn,
     /// What waits until the store goes on.
     waiting: VecDeque<Submission>,
     /// The connection is gone, and nobody is told.
@@ -55,6 +57,7 @@ impl SpoiledMover {
             shift: 0,
             leaked: 0,
             released: None,
+            stat_sn: Sn(0),
             waiting: VecDeque::new(),
             haunted: false,
             pongs: VecDeque::new(),
@@ -161,6 +164,7 @@ impl SpoiledMover {
         if self.strikes(Defect::ShrinkingWindow) {
             self.leaked = 1;
         }
+        self.stat_sn = stat_sn.next();
         *stat_sn = stat_sn.plus(self.shift);
         *max_cmd_sn = max_cmd_sn.minus(self.leaked);
     }
@@ -233,6 +237,18 @@ impl DataMover for SpoiledMover {
         self.submit(Submission::End(itt));
     }
 
+    fn snack(&mut self, snack: &Snack, numbering: Numbering) -> Result<(), Unsent> {
+        self.inner.snack(snack, numbering)
+    }
+
+    fn forget_task(&mut self, itt: Itt) {
+        self.inner.forget_task(itt);
+    }
+
+    fn look_after(&mut self, itt: Itt) {
+        self.inner.look_after(itt);
+    }
+
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.inner.poll_close(cx)
     }
@@ -254,7 +270,13 @@ impl DataMover for SpoiledMover {
                 self.haunted = true;
                 Poll::Pending
             }
-            other => other,
+            Poll::Ready(mut notify) => {
+                if self.defect == Defect::ImaginedAcknowledgement {
+                    imagine(&mut notify, self.stat_sn);
+                }
+                Poll::Ready(notify)
+            }
+            Poll::Pending => Poll::Pending,
         }
     }
 
@@ -285,6 +307,19 @@ fn good(itt: Itt, numbering: Numbering, residual: Residual) -> Response {
         max_cmd_sn: numbering.max_cmd_sn,
         exp_data_sn: 0,
     })
+}
+
+/// Acknowledges everything.
+fn imagine(notify: &mut Notify, stat_sn: Sn) {
+    match notify {
+        Notify::Command { pdu, .. } => pdu.exp_stat_sn = stat_sn,
+        Notify::Control {
+            pdu: Request::NopOut(pdu),
+            ..
+        } => pdu.exp_stat_sn = stat_sn,
+        Notify::ExpStatSn(exp_stat_sn) => *exp_stat_sn = stat_sn,
+        _ => {}
+    }
 }
 
 /// An answer to a NOP-In, from nobody.

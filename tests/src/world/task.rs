@@ -14,6 +14,8 @@ use super::scene::Scene;
 pub(crate) struct Task {
     pub(crate) command: Command,
     pub(crate) unit: usize,
+    /// The connection that it belongs to.
+    pub(crate) leg: u16,
     pub(crate) cmd_sn: Sn,
     pub(crate) start: u64,
     pub(crate) sent_at: Instant,
@@ -22,6 +24,8 @@ pub(crate) struct Task {
     pub(crate) damaged: bool,
     /// A task management request concerns it.
     pub(crate) aborting: bool,
+    /// One did, and its answer was lost.
+    pub(crate) may_be_gone: bool,
     /// Data-Out up to here was sent or asked for.
     pub(crate) asked_to: usize,
     received: Vec<u8>,
@@ -54,7 +58,7 @@ impl Answer {
 
 impl Task {
     /// A command about to be sent: from here on it may land.
-    pub(crate) fn new(scene: &Scene, unit: usize, command: Command, cmd_sn: Sn) -> Self {
+    pub(crate) fn new(scene: &Scene, unit: usize, command: Command, cmd_sn: Sn, leg: u16) -> Self {
         let start = scene.tick();
         let change = {
             let mut model = scene.model(unit);
@@ -77,12 +81,14 @@ impl Task {
         Self {
             command,
             unit,
+            leg,
             cmd_sn,
             start,
             sent_at: Instant::now(),
             change,
             damaged: false,
             aborting: false,
+            may_be_gone: false,
             asked_to: 0,
             received: Vec::new(),
             next_data_sn: 0,
