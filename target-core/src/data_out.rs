@@ -84,6 +84,7 @@ struct Solicited {
     r2t_sn: u32,
     /// What it asked for, for it to be repeated.
     start: usize,
+    is_repeated: bool,
 }
 
 /// How far the answer to an R2T is.
@@ -303,6 +304,7 @@ impl DataOutBook {
                 data_sn: 0,
                 r2t_sn: task.r2t_sn,
                 start: span.next,
+                is_repeated: false,
             };
             let r2t = solicited.pdu(ttt, span, &active.get, active.get.numbering);
             self.effects.push_back(Effect::Send(r2t));

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use backstores::{BufPool, IoBuf};
 use bytes::Bytes;
-use iscsi_proto::pdu::{Request, Residual, Response, ScsiCommand};
+use iscsi_proto::pdu::{Request, Residual, Response, ScsiCommand, Snack};
 use iscsi_proto::{Ahs, Itt, Lun, Sn};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -42,6 +42,23 @@ pub trait DataMover: Send + 'static {
 
     /// A command has ended and its response was submitted: forget what was kept for it.
     fn end_task(&mut self, itt: Itt);
+
+    /// Does a SNACK for Data-In or R2Ts (§11.16): sends again, or takes note of an acknowledgement. Transports that lose
+    /// nothing and never will be asked need not have it, nor the next two.
+    fn snack(&mut self, snack: &Snack, numbering: Numbering) -> Result<(), Unsent> {
+        let _ = (snack, numbering);
+        Err(Unsent::Unknown)
+    }
+
+    /// Nothing that was sent for a task can be asked for again any more.
+    fn forget_task(&mut self, itt: Itt) {
+        let _ = itt;
+    }
+
+    /// A task waits for Data-Out, and perhaps in vain: what may have been lost is asked for again.
+    fn look_after(&mut self, itt: Itt) {
+        let _ = itt;
+    }
 
     /// Sends what is queued, then disconnects. The caller bounds it in time. (Connection_Terminate)
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()>;

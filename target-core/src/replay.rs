@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use iscsi_proto::pdu::DataIn;
+use iscsi_proto::pdu::{DataIn, ScsiResponse};
 use iscsi_proto::{Itt, Lun, Ttt};
 
 use crate::datamover::{Numbering, PutData, Unsent};
@@ -62,9 +62,9 @@ pub struct SentTask {
     /// What an acknowledgement names.
     ttt: Option<Ttt>,
     /// ExpDataSN of its response, once it has ended.
-    pub exp_data_sn: Option<u32>,
+    exp_data_sn: Option<u32>,
     /// SNACK Tag of the last R-Data SNACK.
-    pub snack_tag: u32,
+    snack_tag: u32,
 }
 
 impl Replay {
@@ -83,11 +83,6 @@ impl Replay {
     /// New rules for what is sent from now on.
     pub fn set_rules(&mut self, rules: ReplayRules) {
         self.rules = rules;
-    }
-
-    /// A command with this tag begins: what was kept under it belongs to another.
-    pub fn begin(&mut self, itt: Itt) {
-        self.forget(itt);
     }
 
     /// Cuts a piece of Data-In into PDUs and keeps them. Status never rides on them at these levels: what can be asked
@@ -184,22 +179,28 @@ impl Replay {
         true
     }
 
-    /// A task has ended; `r2ts` were sent for it.
+    /// A task has ended; `r2ts` were sent for it. What it had sent is counted as long as its response may be repeated.
     pub fn end(&mut self, itt: Itt, r2ts: u32) {
-        let task = self.tasks.entry(itt.0).or_insert_with(SentTask::new);
-        task.exp_data_sn = Some(task.next_sn + r2ts);
+        if r2ts > 0 {
+            self.tasks.entry(itt.0).or_insert_with(SentTask::new);
+        }
+        if let Some(task) = self.tasks.get_mut(&itt.0) {
+            task.exp_data_sn.get_or_insert(task.next_sn + r2ts);
+        }
+    }
+
+    /// Fills in what a response says of its data; `r2ts` were sent for its task.
+    pub fn complete(&self, response: &mut ScsiResponse, r2ts: u32) {
+        if let Some(task) = self.tasks.get(&response.itt.0) {
+            response.exp_data_sn = task.exp_data_sn.unwrap_or(task.next_sn + r2ts);
+            response.snack_tag = task.snack_tag;
+        }
     }
 
     /// Data-In sent for a task.
     #[must_use]
     pub fn sent(&self, itt: Itt) -> u32 {
         self.tasks.get(&itt.0).map_or(0, |task| task.next_sn)
-    }
-
-    /// What was sent for a task.
-    #[must_use]
-    pub fn task(&self, itt: Itt) -> Option<&SentTask> {
-        self.tasks.get(&itt.0)
     }
 
     /// Its status is acknowledged, or it was aborted: nothing of it can be asked for any more.

@@ -155,6 +155,14 @@ impl<M: DataMover> Server<M> {
             Action::Get(link, get) => self.with_mover(link, |mover| mover.get_data(get)),
             Action::Release(link, itt) => self.with_mover(link, |mover| mover.release_task(itt)),
             Action::End(link, itt) => self.with_mover(link, |mover| mover.end_task(itt)),
+            Action::Forget(link, itt) => self.with_mover(link, |mover| mover.forget_task(itt)),
+            Action::LookAfter(link, itt) => self.with_mover(link, |mover| mover.look_after(itt)),
+            Action::Snack(link, snack, numbering) => {
+                if let Some(wire) = self.wires.get(link) {
+                    let result = wire.mover.snack(&snack, numbering);
+                    connection.handle(now(), Event::Snacked(link, snack, result));
+                }
+            }
             Action::Start(start) => self.start(start),
             Action::Manage { itt, function, lun } => {
                 let (nexus, target) = self.session();

@@ -9,13 +9,15 @@ use std::task::{Context, Poll, ready};
 
 use backstores::{BufPool, CHUNK, IoBuf};
 use bytes::Bytes;
-use iscsi_proto::pdu::{Request, Response, ScsiCommand};
+use iscsi_proto::pdu::{Request, Response, ScsiCommand, Snack, SnackType};
 use iscsi_proto::{Ahs, BHS_LEN, Frame, Itt};
 use target_core::data_out::{self, DataOutBook, Effect, OutRules};
-use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
+use target_core::datamover::{DataMover, GetData, Notify, Numbering, PutData, TransportClosed, Unsent};
 use target_core::iscsi::SessionParams;
+use target_core::replay::{Replay, ReplayRules, Segment};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::framer::{Framer, FramingRules, Place, Step};
 use crate::send_queue::{SendQueue, SendRules};
@@ -31,6 +33,8 @@ pub struct TcpMover {
     data_out: DataOutBook,
     /// Data-In PDUs sent for tasks that needed more than one piece.
     data_in_sn: HashMap<u32, u32>,
+    /// Data-In that may be asked for again; none at level 0.
+    replay: Option<Replay>,
     arriving: Option<Arriving>,
     notices: VecDeque<Notify>,
     /// What the socket failed with, told after the notices before it.
@@ -69,6 +73,7 @@ impl TcpMover {
             sent: 0,
             data_out: DataOutBook::new(out_rules(&before)),
             data_in_sn: HashMap::new(),
+            replay: None,
             arriving: None,
             notices: VecDeque::new(),
             closed: None,
@@ -82,6 +87,15 @@ impl TcpMover {
                 Effect::Send(r2t) => self.queue.push_control(&Response::R2t(r2t), Bytes::new()),
                 Effect::Tell(notify) => self.notices.push_back(notify),
             }
+        }
+    }
+
+    /// Data-In that are kept as well; the share of the bytes in flight is given back when all of them are sent.
+    fn send_segments(&mut self, segments: Vec<Segment>, mut share: Option<OwnedSemaphorePermit>) {
+        let last = segments.len().saturating_sub(1);
+        for (place, Segment { header, data }) in segments.into_iter().enumerate() {
+            let share = if place == last { share.take() } else { None };
+            self.queue.push_kept(&Response::DataIn(header), data, share);
         }
     }
 
@@ -247,17 +261,29 @@ impl DataMover for TcpMover {
         self.framer.set_rules(framing_rules(params));
         self.queue.set_rules(send_rules(params));
         self.data_out.set_rules(out_rules(params));
+        if params.error_recovery_level > 0 {
+            let rules = replay_rules(params);
+            let replay = self.replay.get_or_insert_with(|| Replay::new(rules));
+            replay.set_rules(rules);
+        }
     }
 
     fn send_control(&mut self, mut pdu: Response, data: Bytes) {
         if let Response::ScsiResponse(response) = &mut pdu {
             let data_ins = self.data_in_sn.get(&response.itt.0).copied().unwrap_or(0);
             response.exp_data_sn = data_ins + self.data_out.r2ts_sent(response.itt);
+            if let Some(replay) = &self.replay {
+                replay.complete(response, self.data_out.r2ts_sent(response.itt));
+            }
         }
         self.queue.push_control(&pdu, data);
     }
 
     fn put_data(&mut self, put: PutData) {
+        if let Some(replay) = &mut self.replay {
+            let segments = replay.send(&put);
+            return self.send_segments(segments, put.budget);
+        }
         let (itt, is_last) = (put.itt, put.last.is_some());
         let data_sn = if put.offset == 0 {
             0
@@ -276,14 +302,51 @@ impl DataMover for TcpMover {
     }
 
     fn release_task(&mut self, itt: Itt) {
+        self.forget_task(itt);
         self.data_in_sn.remove(&itt.0);
         self.data_out.release(itt);
         self.apply_effects();
     }
 
     fn end_task(&mut self, itt: Itt) {
+        if let Some(replay) = &mut self.replay {
+            replay.end(itt, self.data_out.r2ts_sent(itt));
+        }
         self.data_in_sn.remove(&itt.0);
         self.data_out.end(itt);
+    }
+
+    fn snack(&mut self, snack: &Snack, numbering: Numbering) -> Result<(), Unsent> {
+        let Some(replay) = &mut self.replay else {
+            return Err(Unsent::Unknown);
+        };
+        let again = match snack.kind {
+            SnackType::DataAck if replay.acknowledge(snack.ttt, snack.begin_run) => Vec::new(),
+            SnackType::DataAck | SnackType::Status => return Err(Unsent::Unknown),
+            SnackType::RData => replay.cut_anew(snack.itt, snack.ttt.0, numbering)?,
+            SnackType::DataOrR2t if replay.sent(snack.itt) > 0 => {
+                replay.again(snack.itt, snack.begin_run, snack.run_length, numbering)?
+            }
+            SnackType::DataOrR2t => {
+                let (begin, count) = (snack.begin_run, snack.run_length);
+                self.data_out.repeat_r2ts(snack.itt, begin, count, numbering)?;
+                Vec::new()
+            }
+        };
+        self.send_segments(again, None);
+        self.apply_effects();
+        Ok(())
+    }
+
+    fn forget_task(&mut self, itt: Itt) {
+        if let Some(replay) = &mut self.replay {
+            replay.forget(itt);
+        }
+    }
+
+    fn look_after(&mut self, itt: Itt) {
+        self.data_out.look_after(itt);
+        self.apply_effects();
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -360,6 +423,13 @@ fn out_rules(params: &SessionParams) -> OutRules {
         first_burst_len: bytes(params.first_burst_len),
         max_outstanding_r2t: usize::from(params.max_outstanding_r2t).max(1),
         recovers: params.error_recovery_level > 0,
+    }
+}
+
+fn replay_rules(params: &SessionParams) -> ReplayRules {
+    ReplayRules {
+        max_data_len: bytes(params.max_send_data_segment_len),
+        max_burst_len: bytes(params.max_burst_len),
     }
 }
 

@@ -276,7 +276,8 @@ impl DataOutBook {
     fn finish_sequence(&mut self, itt: Itt, ttt: Ttt) {
         if ttt == Ttt::RESERVED {
             self.swallowed.remove(&itt.0);
-            return self.end_of_unsolicited(itt);
+            self.end_of_unsolicited(itt);
+            return;
         }
         let Some(r2t) = self.r2ts.get(&ttt.0) else { return };
         match r2t.state {

@@ -29,16 +29,25 @@ impl DataOutBook {
         };
         let came = active.looked_at != Some(active.get.filled);
         active.looked_at = Some(active.get.filled);
-        if came {
+        let numbering = active.get.numbering;
+        if came || self.end_of_unsolicited(itt) {
             return;
         }
-        self.end_of_unsolicited(itt);
         let waiting = self
             .r2ts
-            .iter()
+            .iter_mut()
             .filter(|(_, r2t)| r2t.itt == itt && r2t.is_live());
-        let waiting: Vec<Ttt> = waiting.map(|(ttt, _)| Ttt(*ttt)).collect();
-        waiting.into_iter().for_each(|ttt| self.ask_again(ttt));
+        let mut again = Vec::new();
+        for (ttt, r2t) in waiting {
+            // It may have been lost itself; an initiator that has it takes no notice of it a second time.
+            let may_be_lost = r2t.data_sn == 0 && !std::mem::replace(&mut r2t.is_repeated, true);
+            again.push((Ttt(*ttt), r2t.r2t_sn, may_be_lost));
+        }
+        for (ttt, r2t_sn, may_be_lost) in again {
+            if !may_be_lost || self.repeat_r2ts(itt, r2t_sn, 1, numbering).is_err() {
+                self.ask_again(ttt);
+            }
+        }
     }
 
     /// Repeats the R2Ts from number `begin` on, `count` of them or, with 0, all. An R2T that has been answered cannot be.
@@ -104,8 +113,8 @@ impl DataOutBook {
         }
     }
 
-    /// Unsolicited data have ended, all of them or not.
-    pub(super) fn end_of_unsolicited(&mut self, itt: Itt) {
+    /// Unsolicited data have ended, all of them or not. Whether they had not yet.
+    pub(super) fn end_of_unsolicited(&mut self, itt: Itt) -> bool {
         let task = self.tasks.get_mut(&itt.0);
         let unsolicited = task.and_then(|task| task.unsolicited.as_mut());
         if let Some(unsolicited) = unsolicited
@@ -114,7 +123,9 @@ impl DataOutBook {
         {
             unsolicited.complete = true;
             self.advance(itt);
+            return true;
         }
+        false
     }
 
     /// Asks for the rest of a sequence by another R2T.

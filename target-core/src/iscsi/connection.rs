@@ -57,6 +57,7 @@ impl Connection {
                 }
                 Event::Join(..)
                 | Event::Managed { .. }
+                | Event::Snacked(..)
                 | Event::Stuck(..)
                 | Event::Task(_)
                 | Event::Timeout => {}
@@ -66,6 +67,7 @@ impl Connection {
                 Event::Task(event) => full.task_event(event, now, &mut self.actions),
                 Event::Managed { itt, response } => full.managed(itt, response, now, &mut self.actions),
                 Event::Join(link, login) => full.join(link, login, now, &mut self.actions),
+                Event::Snacked(link, pdu, result) => full.snacked(link, &pdu, result, &mut self.actions),
                 Event::Stuck(link, patience) => {
                     full.lose(
                         link,

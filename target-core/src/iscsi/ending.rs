@@ -77,7 +77,7 @@ impl FullFeature {
                 max_cmd_sn: numbering.max_cmd_sn,
                 event,
             };
-            actions.push_back(Action::Send(link, Response::AsyncMessage(message), Bytes::new()));
+            self.say(link, Response::AsyncMessage(message), Bytes::new(), actions);
         }
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use backstores::IoBuf;
 use bytes::Bytes;
-use iscsi_proto::pdu::{Function, Response, ScsiCommand, TmfResponse};
+use iscsi_proto::pdu::{Function, Response, ScsiCommand, Snack, TmfResponse};
 use iscsi_proto::{Ahs, Itt, Lun};
 
 use super::login_phase::JoiningLogin;
 use super::{Admission, LoginFailure, SessionParams};
-use crate::datamover::{GetData, Notify, PutData, TransportClosed};
+use crate::datamover::{GetData, Notify, Numbering, PutData, TransportClosed, Unsent};
 use crate::iscsi::registry::{Admitted, Refusal};
 use crate::transfer::{AbortSignal, TaskEvent, TaskId};
 
@@ -42,6 +42,8 @@ pub enum Event {
     Admission(Result<Admitted, Refusal>),
     /// A connection whose login is complete wants to join this session (§6.3.1); its mover is at hand.
     Join(LinkId, JoiningLogin),
+    /// Answer to [`Action::Snack`].
+    Snacked(LinkId, Snack, Result<(), Unsent>),
     /// The peer of a connection has taken nothing of what we send for so long.
     Stuck(LinkId, Duration),
     /// Somebody outside the connection wants something of it.
@@ -65,6 +67,12 @@ pub enum Action {
     Release(LinkId, Itt),
     /// A task has been answered.
     End(LinkId, Itt),
+    /// Do the mover's part of a SNACK; [`Event::Snacked`] answers.
+    Snack(LinkId, Snack, Numbering),
+    /// A task's status is acknowledged: nothing of it is asked for again.
+    Forget(LinkId, Itt),
+    /// A task has waited for Data-Out for a while.
+    LookAfter(LinkId, Itt),
     /// Hand a command to the device.
     Start(Start),
     /// Hand a task management function to the device; [`Event::Managed`] answers.
@@ -186,6 +194,9 @@ pub enum PeerMisbehaved {
     /// §11.12: no Login Request in full feature phase.
     #[error("a Login Request arrived in full feature phase")]
     LoginInFullFeature,
+    /// §4.2.2.2: ExpStatSN must follow what was received.
+    #[error("thousands of responses were not acknowledged")]
+    AcknowledgesNothing,
     /// A header in the login phase that is no PDU.
     #[error("during login: {0}")]
     Malformed(iscsi_proto::DecodeError),

@@ -149,14 +149,7 @@ impl FullFeature {
             Notify::Unsolicited { .. } | Notify::ExpStatSn(_) => {}
             Notify::Closed(closed) => self.lose(link, CloseReason::Transport(closed), now, actions),
         }
-    }
-
-    /// The initiator has every response before this one.
-    fn acknowledged(&mut self, link: LinkId, exp_stat_sn: Sn, now: Instant, actions: &mut VecDeque<Action>) {
-        self.links.get_mut(link).acknowledge(exp_stat_sn);
-        if self.tmfs.acknowledged(link, exp_stat_sn) {
-            self.answer_tmfs(now, actions);
-        }
+        self.check_retained(link, now, actions);
     }
 
     #[expect(
@@ -263,10 +256,14 @@ impl FullFeature {
     }
 
     pub(super) fn run_ready(&mut self, node: &Node, now: Instant, actions: &mut VecDeque<Action>) {
-        while let Some(ordered) = self.window.next_ready() {
+        loop {
+            // Between the commands before them and those behind.
+            self.run_deferred(now, actions);
+            let Some(ordered) = self.window.next_ready() else {
+                return;
+            };
             self.run_ordered(ordered, node, now, actions);
         }
-        self.run_deferred(now, actions);
     }
 
     fn run_ordered(
@@ -295,7 +292,12 @@ impl FullFeature {
         immediate: Option<IoBuf>,
         actions: &mut VecDeque<Action>,
     ) {
-        let (task, abort) = self.tasks.start(link, pdu.itt, pdu.lun, pdu.immediate);
+        if let Some(retained) = &mut self.links.get_mut(link).retained
+            && retained.reuse(pdu.itt)
+        {
+            actions.push_back(Action::Forget(link, pdu.itt));
+        }
+        let (task, abort) = self.tasks.start(link, &pdu);
         let unfit = if self.is_draining() || self.abandoned >= usize::from(self.limits.command_window.max(1))
         {
             // What was aborted still costs memory as long as its store operation runs; that too has its bound.
@@ -343,8 +345,7 @@ impl FullFeature {
             Request::TaskManagement(pdu) => self.task_management(link, &pdu, node, now, actions),
             Request::Text(pdu) => self.text(link, &pdu, data, node, actions),
             Request::Logout(pdu) => self.logout(link, &pdu, now, actions),
-            // At level 0 nothing can be asked for again (§11.16).
-            Request::Snack(_) => self.reject(link, &pdu.encode(), RejectReason::SnackReject, actions),
+            Request::Snack(pdu) => self.snack(link, &pdu, actions),
             Request::Login(_) => {
                 let misbehaved = PeerMisbehaved::LoginInFullFeature;
                 self.lose(link, CloseReason::Misbehaved(misbehaved), now, actions);
@@ -394,8 +395,12 @@ impl FullFeature {
             max_cmd_sn: numbering.max_cmd_sn,
             data_sn: 0,
         };
-        let header = Bytes::copy_from_slice(bhs);
-        actions.push_back(Action::Send(link, Response::Reject(reject), header));
+        self.say(
+            link,
+            Response::Reject(reject),
+            Bytes::copy_from_slice(bhs),
+            actions,
+        );
     }
 
     /// Whatever was due by `now`.
@@ -408,6 +413,7 @@ impl FullFeature {
         for link in self.links.ids() {
             self.look_after(link, now, actions);
         }
+        self.look_for_lost_data(now, actions);
         if let Some(StuckTask { itt, link, waited }) =
             self.tasks.find_stuck(now, self.limits.data_out_timeout)
         {
@@ -429,6 +435,7 @@ impl FullFeature {
             self.deferred.deadline(),
             keepalive,
             self.tasks.look_for_stuck(),
+            self.tasks.look_for_waiting(),
             self.ending.map(|ending| ending.deadline),
             self.orphaned.as_ref().map(|orphaned| orphaned.deadline),
         ]

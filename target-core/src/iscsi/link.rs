@@ -7,6 +7,7 @@ use iscsi_proto::{Cid, Sn};
 
 use super::event::LinkId;
 use super::keepalive::Keepalive;
+use super::retained::Retained;
 use super::text_exchange::TextExchange;
 use super::{LinkInfo, SessionParams};
 use crate::control::Parameters;
@@ -23,6 +24,8 @@ pub(super) struct Link {
     pub(super) stat_sn: Sn,
     /// ExpStatSN: the initiator has every response before it.
     pub(super) acknowledged: Sn,
+    /// Responses that are not acknowledged; at level 0 none are kept.
+    pub(super) retained: Option<Retained>,
     pub(super) text: TextExchange,
     pub(super) keepalive: Keepalive,
 }
@@ -45,6 +48,7 @@ impl Link {
             id,
             cid,
             info,
+            retained: (params.error_recovery_level > 0).then(|| Retained::new(stat_sn)),
             params,
             stat_sn,
             acknowledged: stat_sn,

@@ -62,6 +62,6 @@ impl FullFeature {
             time_to_wait: self.params.time_to_wait,
             time_to_retain: 0,
         };
-        actions.push_back(Action::Send(link, Response::Logout(sent), Bytes::new()));
+        self.say(link, Response::Logout(sent), Bytes::new(), actions);
     }
 }

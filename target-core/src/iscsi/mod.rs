@@ -23,6 +23,8 @@ mod place;
 mod refusal;
 mod registry;
 mod requests;
+mod retained;
+mod snack;
 mod task_events;
 mod task_management;
 mod tasks;

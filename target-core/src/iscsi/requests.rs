@@ -39,7 +39,7 @@ impl FullFeature {
             max_cmd_sn: numbering.max_cmd_sn,
         };
         let echo = Bytes::copy_from_slice(echo);
-        actions.push_back(Action::Send(link, Response::NopIn(response), echo));
+        self.say(link, Response::NopIn(response), echo, actions);
     }
 
     /// Asks a silent connection whether it lives, and gives up one that did not answer.
@@ -151,6 +151,6 @@ impl FullFeature {
             exp_cmd_sn: numbering.exp_cmd_sn,
             max_cmd_sn: numbering.max_cmd_sn,
         };
-        actions.push_back(Action::Send(link, Response::Text(response), text.into()));
+        self.say(link, Response::Text(response), text.into(), actions);
     }
 }

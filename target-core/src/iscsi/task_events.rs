@@ -9,6 +9,7 @@ use iscsi_proto::{Itt, Lun};
 
 use super::event::{Action, LinkId};
 use super::full_feature::FullFeature;
+use super::snack::LOOKS;
 use super::tasks::{HeldPut, Task};
 use crate::datamover::{FinalStatus, GetData, PutData};
 use crate::scsi::{Outcome, Sense, Status};
@@ -37,8 +38,11 @@ impl FullFeature {
                     filled,
                     numbering: self.numbering(link),
                 };
-                self.tasks
-                    .await_data(itt, reply, now, self.limits.data_out_timeout);
+                let patience = self.limits.data_out_timeout;
+                self.tasks.await_data(itt, reply, now, patience);
+                if self.params.error_recovery_level > 0 {
+                    self.tasks.look_after(now, patience / LOOKS);
+                }
                 actions.push_back(Action::Get(link, get));
             }
             TaskEvent::Put {
@@ -58,6 +62,9 @@ impl FullFeature {
                 if is_last {
                     task.held = Some(put);
                 } else {
+                    task.missing = task
+                        .missing
+                        .saturating_sub(u32::try_from(put.buf.len()).unwrap_or(u32::MAX));
                     let put = self.put(link, itt, lun, put, None);
                     actions.push_back(Action::Put(link, put));
                 }
@@ -110,8 +117,8 @@ impl FullFeature {
                 residual,
                 ..
             } => match held {
-                // GOOD rides on the last Data-In (§11.7.3).
-                Some(put) => {
+                // GOOD rides on the last Data-In (§11.7.3), unless both may be asked for again, by SNACKs of their own.
+                Some(put) if self.params.error_recovery_level == 0 => {
                     let last = FinalStatus {
                         status: Status::Good as u8,
                         residual,
@@ -119,7 +126,13 @@ impl FullFeature {
                     let put = self.put(link, itt, task.lun, put, Some(last));
                     actions.push_back(Action::Put(link, put));
                 }
-                None => self.respond_scsi(link, itt, Status::Good, Bytes::new(), residual, actions),
+                held => {
+                    if let Some(put) = held {
+                        let put = self.put(link, itt, task.lun, put, None);
+                        actions.push_back(Action::Put(link, put));
+                    }
+                    self.respond_scsi(link, itt, Status::Good, Bytes::new(), residual, actions);
+                }
             },
             Outcome::Status {
                 status,
@@ -137,6 +150,23 @@ impl FullFeature {
             Outcome::Aborted => return actions.push_back(Action::Release(link, itt)),
         }
         actions.push_back(Action::End(link, itt));
+    }
+
+    /// The status of a task that was aborted although its initiator did not ask for that. `missing` bytes of its data
+    /// did not move.
+    pub(super) fn respond_aborted(
+        &mut self,
+        link: LinkId,
+        itt: Itt,
+        missing: u32,
+        actions: &mut VecDeque<Action>,
+    ) {
+        let residual = match missing {
+            0 => Residual::None,
+            len => Residual::Underflow(len),
+        };
+        let data = sense_segment(&Sense::ABORTED_COMMAND);
+        self.respond_scsi(link, itt, Status::CheckCondition, data, residual, actions);
     }
 
     fn put(&mut self, link: LinkId, itt: Itt, lun: Lun, put: HeldPut, last: Option<FinalStatus>) -> PutData {
@@ -180,7 +210,7 @@ impl FullFeature {
             // The mover counts the PDUs it made.
             exp_data_sn: 0,
         };
-        actions.push_back(Action::Send(link, Response::ScsiResponse(response), data));
+        self.say(link, Response::ScsiResponse(response), data, actions);
     }
 }
 

@@ -15,6 +15,7 @@ use super::event::{Action, LinkId};
 use super::full_feature::{FullFeature, IMMEDIATE_MAX, Item};
 use super::management::BegunTmf;
 use super::registry::Node;
+use super::tasks::Task;
 
 impl FullFeature {
     pub(super) fn task_management(
@@ -130,6 +131,7 @@ impl FullFeature {
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
+        let several = self.links.len() > 1;
         let waited = self.window.withdraw(|cmd_sn, ordered| match &ordered.item {
             Item::Command { pdu: command, .. } => concerns(command.lun) && cmd_sn.precedes(pdu.cmd_sn),
             Item::Control { .. } => false,
@@ -139,8 +141,13 @@ impl FullFeature {
                 actions.push_back(Action::End(ordered.link, pdu.itt));
             }
         }
-        let concerned = self.tasks.tags(|task| concerns(task.lun));
+        // By another connection, commands may have come that were sent later. The device makes no difference: the
+        // initiator is told of them, since it will not take them for aborted.
+        let overtook = |task: &Task| several && !task.immediate && !task.cmd_sn.precedes(pdu.cmd_sn);
+        let later = self.tasks.tags(|task| concerns(task.lun) && overtook(task));
+        let concerned = self.tasks.tags(|task| concerns(task.lun) && !overtook(task));
         self.drop_tasks(&concerned, actions);
+        self.abort_with_status(&later, actions);
         let tmf = BegunTmf {
             link,
             itt: pdu.itt,
@@ -206,6 +213,17 @@ impl FullFeature {
         }
     }
 
+    /// Ends tasks with ABORTED COMMAND, and lets go of them.
+    fn abort_with_status(&mut self, concerned: &[Itt], actions: &mut VecDeque<Action>) {
+        for itt in concerned {
+            if let Some(task) = self.tasks.get(*itt) {
+                let (link, missing) = (task.link, task.missing);
+                self.drop_tasks(&[*itt], actions);
+                self.respond_aborted(link, *itt, missing, actions);
+            }
+        }
+    }
+
     /// The device has done its part.
     pub(super) fn managed(
         &mut self,
@@ -231,7 +249,7 @@ impl FullFeature {
                 max_cmd_sn: numbering.max_cmd_sn,
             };
             let response = Response::TaskManagement(response);
-            actions.push_back(Action::Send(due.link, response, Bytes::new()));
+            self.say(due.link, response, Bytes::new(), actions);
             if due.drops_sessions {
                 actions.push_back(Action::DropSessions);
             }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use backstores::IoBuf;
-use iscsi_proto::{Itt, Lun};
+use iscsi_proto::pdu::ScsiCommand;
+use iscsi_proto::{Itt, Lun, Sn};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::event::LinkId;
@@ -22,6 +23,8 @@ pub(super) struct TaskTable {
     immediate: usize,
     /// When to look for a task that waits for Data-Out in vain; `None` while none waits.
     look_for_stuck: Option<Instant>,
+    /// When to look for tasks whose Data-Out may have been lost; `None` while none waits, and always at level 0.
+    look_for_waiting: Option<Instant>,
     /// When a wish for Data-Out was last fulfilled.
     data_came: Option<Instant>,
 }
@@ -32,6 +35,9 @@ pub(super) struct Task {
     pub(super) id: TaskId,
     /// Its connection: data and status go by no other (§4.2.5).
     pub(super) link: LinkId,
+    pub(super) cmd_sn: Sn,
+    /// Bytes that were announced and have not moved, of a task with Data-In.
+    pub(super) missing: u32,
     pub(super) lun: Lun,
     pub(super) immediate: bool,
     pub(super) abort: AbortSignal,
@@ -64,13 +70,8 @@ struct PendingGet {
 
 impl TaskTable {
     /// Enters a command. Its tag is in use by no other.
-    pub(super) fn start(
-        &mut self,
-        link: LinkId,
-        itt: Itt,
-        lun: Lun,
-        immediate: bool,
-    ) -> (TaskId, AbortSignal) {
+    pub(super) fn start(&mut self, link: LinkId, pdu: &ScsiCommand) -> (TaskId, AbortSignal) {
+        let (itt, lun, immediate) = (pdu.itt, pdu.lun, pdu.immediate);
         self.started = self.started.wrapping_add(1);
         // The tag in the low half leads back to the entry; the count above tells a tag's tasks apart.
         let id = TaskId(u64::from(self.started) << 32 | u64::from(itt.0));
@@ -78,6 +79,8 @@ impl TaskTable {
         let task = Task {
             id,
             link,
+            cmd_sn: pdu.cmd_sn,
+            missing: pdu.expected_len,
             lun,
             immediate,
             abort: abort.clone(),
@@ -141,6 +144,27 @@ impl TaskTable {
         }
     }
 
+    /// Tasks that wait for Data-Out are to be looked after from now on.
+    pub(super) fn look_after(&mut self, now: Instant, patience: Duration) {
+        self.look_for_waiting.get_or_insert(now + patience);
+    }
+
+    /// When [`Self::find_waiting`] has to be asked.
+    pub(super) fn look_for_waiting(&self) -> Option<Instant> {
+        self.look_for_waiting
+    }
+
+    /// Once in each `patience`, the tasks that wait for Data-Out.
+    pub(super) fn find_waiting(&mut self, now: Instant, patience: Duration) -> Vec<(LinkId, Itt)> {
+        if self.look_for_waiting.is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        let waiting = self.tasks.iter().filter(|(_, task)| task.get.is_some());
+        let waiting: Vec<_> = waiting.map(|(itt, task)| (task.link, Itt(*itt))).collect();
+        self.look_for_waiting = (!waiting.is_empty()).then(|| now + patience);
+        waiting
+    }
+
     /// When [`Self::find_stuck`] has to be asked.
     pub(super) fn look_for_stuck(&self) -> Option<Instant> {
         self.look_for_stuck
@@ -193,9 +217,26 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
+    fn command(itt: u32) -> ScsiCommand {
+        ScsiCommand {
+            immediate: false,
+            is_final: true,
+            read: false,
+            write: false,
+            attribute: iscsi_proto::pdu::TaskAttribute::Simple,
+            priority: 0,
+            lun: Lun::ZERO,
+            itt: Itt(itt),
+            expected_len: 0,
+            cmd_sn: Sn(0),
+            exp_stat_sn: Sn(0),
+            cdb: [0; 16],
+        }
+    }
+
     fn wait(table: &mut TaskTable, itt: u32, now: Instant) -> oneshot::Receiver<Result<IoBuf, Sense>> {
         let (reply, received) = oneshot::channel();
-        table.start(LinkId(0), Itt(itt), Lun::ZERO, false);
+        table.start(LinkId(0), &command(itt));
         table.await_data(Itt(itt), reply, now, PATIENCE);
         received
     }
@@ -241,9 +282,9 @@ mod tests {
     #[test]
     fn an_event_of_a_removed_task_does_not_reach_the_next_task_with_its_tag() {
         let mut table = TaskTable::default();
-        let (old, _) = table.start(LinkId(0), Itt(5), Lun::ZERO, false);
+        let (old, _) = table.start(LinkId(0), &command(5));
         table.remove(Itt(5));
-        let (new, _) = table.start(LinkId(0), Itt(5), Lun::ZERO, false);
+        let (new, _) = table.start(LinkId(0), &command(5));
         assert!(table.by_id(old).is_none());
         assert!(table.by_id(new).is_some());
     }

@@ -142,7 +142,7 @@ fn data_are_cut_anew_from_the_first_that_is_not_acknowledged() {
         lens,
         [(1, 1000, 512), (2, 1512, 512), (3, 2024, 512), (4, 2536, 464)]
     );
-    let task = replay.task(Itt(1)).unwrap();
+    let task = &replay.tasks[&1];
     assert_eq!((task.exp_data_sn, task.snack_tag), (Some(5), 5));
     let joined: Vec<u8> = anew.iter().flat_map(|segment| segment.data.to_vec()).collect();
     assert_eq!(joined, put(1, 1000, 2000).buf.to_vec());

@@ -88,6 +88,12 @@ impl Defect {
         Self::IgnoredFua,
     ];
 
+    /// ErrorRecoveryLevel of the sessions that it shows in.
+    #[must_use]
+    pub const fn level(self) -> u8 {
+        0
+    }
+
     /// The rule that it breaks.
     #[must_use]
     pub const fn breaks(self) -> Check {

@@ -1,7 +1,7 @@
 //! What an initiator hears, held against the rules.
 
 use iscsi_proto::pdu::{
-    AsyncEvent, Function, LogoutResponseCode, NopOut, Reject, RejectReason, Request, Response,
+    AsyncEvent, DataIn, Function, LogoutResponseCode, NopOut, R2t, Reject, RejectReason, Request, Response,
     TaskManagementResponse, TmfResponse,
 };
 use iscsi_proto::{Itt, Lun, Sn, Ttt};
@@ -22,6 +22,9 @@ impl Session {
         match response {
             Response::DataIn(pdu_in) => {
                 self.numbers(leg, pdu_in.exp_cmd_sn, pdu_in.max_cmd_sn);
+                if self.recovers() {
+                    return self.data_in_again(leg, &pdu_in, &pdu.data);
+                }
                 if let Some(status) = pdu_in.status {
                     self.stat_sn(leg, status.stat_sn);
                 }
@@ -40,6 +43,9 @@ impl Session {
             }
             Response::ScsiResponse(response) => {
                 self.numbers(leg, response.exp_cmd_sn, response.max_cmd_sn);
+                if !self.is_new(leg, response.stat_sn) || !self.is_complete(leg, &response) {
+                    return;
+                }
                 self.stat_sn(leg, response.stat_sn);
                 if self.task(leg, response.itt, "SCSI Response").is_some() {
                     let answer = Answer::of(response.status, response.residual, &pdu.data);
@@ -48,6 +54,10 @@ impl Session {
             }
             Response::R2t(r2t) => {
                 // Its numbers may be older than the last ones: it may have waited for its turn.
+                self.know_of(leg, r2t.stat_sn);
+                if self.recovers() {
+                    return self.r2t_again(leg, &r2t);
+                }
                 let Some(task) = self.task(leg, r2t.itt, "R2T") else {
                     return;
                 };
@@ -58,32 +68,47 @@ impl Session {
             }
             Response::TaskManagement(response) => {
                 self.numbers(leg, response.exp_cmd_sn, response.max_cmd_sn);
-                self.stat_sn(leg, response.stat_sn);
-                self.managed(&response);
+                // It is the last word on its tasks: what was said before it comes first.
+                if self.is_new(leg, response.stat_sn) && self.is_next(leg, response.stat_sn) {
+                    self.stat_sn(leg, response.stat_sn);
+                    self.managed(&response);
+                }
             }
             Response::NopIn(nop) => {
                 self.numbers(leg, nop.exp_cmd_sn, nop.max_cmd_sn);
-                if nop.ttt == Ttt::RESERVED {
+                if nop.ttt != Ttt::RESERVED {
+                    self.know_of(leg, nop.stat_sn);
+                    self.pong(leg, nop.ttt);
+                } else if self.is_new(leg, nop.stat_sn) {
                     self.stat_sn(leg, nop.stat_sn);
                     let is_known = self.pings.remove(&nop.itt.0).is_some() || self.fillers.remove(&nop.itt.0);
-                    if !is_known || pdu.data != b"ping" {
+                    if (!is_known && !self.recovers()) || pdu.data != b"ping" {
                         self.violated(Check::AnsweredOnce, "a NOP-In that answers no ping");
                     }
-                } else {
-                    self.pong(leg, nop.ttt);
                 }
             }
             Response::Reject(reject) => {
                 self.numbers(leg, reject.exp_cmd_sn, reject.max_cmd_sn);
-                self.stat_sn(leg, reject.stat_sn);
-                self.rejected(leg, &reject, &pdu.data);
+                if self.is_new(leg, reject.stat_sn) {
+                    self.stat_sn(leg, reject.stat_sn);
+                    self.rejected(leg, &reject, &pdu.data);
+                }
             }
             Response::Logout(response) => {
                 self.numbers(leg, response.exp_cmd_sn, response.max_cmd_sn);
+                if !self.is_new(leg, response.stat_sn) || !self.is_next(leg, response.stat_sn) {
+                    return;
+                }
                 self.stat_sn(leg, response.stat_sn);
                 self.note(format_args!("<- {:#x} {:?}", response.itt.0, response.response));
+                if self.recovers() && self.parted.contains(&response.itt.0) {
+                    return;
+                }
                 match self.partings.remove(&response.itt.0) {
-                    Some(parting) => self.parted(parting, response.response),
+                    Some(parting) => {
+                        self.parted.insert(response.itt.0);
+                        self.parted(&parting, response.response);
+                    }
                     None => self.logged_out = true,
                 }
             }
@@ -112,7 +137,8 @@ impl Session {
     }
 
     /// A logout of one connection is answered.
-    fn parted(&mut self, Parting { cid, by, .. }: Parting, response: LogoutResponseCode) {
+    pub(crate) fn parted(&mut self, parting: &Parting, response: LogoutResponseCode) {
+        let (cid, by) = (parting.cid, parting.by);
         if by != cid {
             // What is still on its way there is of no interest any more.
             self.legs.retain(|leg| leg.cid != cid);
@@ -126,8 +152,63 @@ impl Session {
         }
     }
 
+    /// Whether a response was not received before. Where nothing is lost it never was.
+    fn is_new(&mut self, leg: u16, stat_sn: Sn) -> bool {
+        let recovers = self.recovers();
+        let Some(leg) = self.leg(leg) else { return false };
+        leg.know_of(stat_sn.next());
+        !recovers || !leg.has(stat_sn)
+    }
+
+    /// Whether everything before a response was received.
+    fn is_next(&mut self, leg: u16, stat_sn: Sn) -> bool {
+        let recovers = self.recovers();
+        let is_next = self.leg(leg).is_some_and(|leg| leg.exp_stat_sn == stat_sn);
+        is_next || !recovers
+    }
+
+    fn know_of(&mut self, leg: u16, stat_sn: Sn) {
+        if let Some(leg) = self.leg(leg) {
+            leg.know_of(stat_sn);
+        }
+    }
+
+    fn data_in_again(&mut self, leg: u16, pdu: &DataIn, data: &[u8]) {
+        let max_recv = self.leg(leg).map_or(0, |leg| leg.max_recv);
+        // What was asked for twice may come when it is not needed any more.
+        let Some(task) = self.tasks.get_mut(&pdu.itt.0) else {
+            return;
+        };
+        if task.leg != leg {
+            return self.violated(
+                Check::Allegiance,
+                format_args!("Data-In for {} on {leg}", pdu.itt),
+            );
+        }
+        if let Err(problem) = task.data_in_again(pdu, data, max_recv) {
+            self.violated(Check::DataIn, format_args!("{}: {problem}", pdu.itt));
+        }
+        self.after_data_in(leg, pdu);
+    }
+
+    fn r2t_again(&mut self, leg: u16, r2t: &R2t) {
+        let Some(task) = self.tasks.get_mut(&r2t.itt.0).filter(|task| task.leg == leg) else {
+            return;
+        };
+        match task.r2t_again(r2t) {
+            Ok(Some((from, to))) => self.data_out(r2t.itt.0, r2t.ttt, from, to),
+            Ok(None) => {}
+            Err(problem) => self.violated(Check::DataOut, format_args!("{}: {problem}", r2t.itt)),
+        }
+    }
+
     fn stat_sn(&mut self, leg: u16, stat_sn: Sn) {
+        let recovers = self.recovers();
         let Some(leg) = self.leg(leg) else { return };
+        if recovers {
+            leg.receive(stat_sn);
+            return;
+        }
         let expected = std::mem::replace(&mut leg.exp_stat_sn, stat_sn.next());
         if stat_sn != expected {
             let (found, expected) = (stat_sn.0, expected.0);
@@ -142,7 +223,7 @@ impl Session {
     fn numbers(&mut self, leg: u16, exp: Sn, max: Sn) {
         let Some(leg) = self.leg(leg) else { return };
         let (old_exp, old_max) = std::mem::replace(&mut leg.window, (exp, max));
-        if exp.precedes(old_exp) || max.precedes(old_max) {
+        if !self.recovers() && (exp.precedes(old_exp) || max.precedes(old_max)) {
             self.violated(
                 Check::CommandWindow,
                 format_args!(
@@ -222,12 +303,24 @@ impl Session {
 
     fn managed(&mut self, response: &TaskManagementResponse) {
         let Some(tmf) = self.tmfs.remove(&response.itt.0) else {
+            if self.recovers() {
+                // It was said twice, and answered twice.
+                return;
+            }
             return self.violated(
                 Check::AnsweredOnce,
                 format_args!("a task management response for {}", response.itt),
             );
         };
         self.note(format_args!("<- {:#x} {:?}", response.itt.0, response.response));
+        let mut before = tmf.repeats;
+        while let Some(repeated) = before.and_then(|itt| self.tmfs.remove(&itt)) {
+            before = repeated.repeats;
+            repeated
+                .reset
+                .into_iter()
+                .for_each(|reset| self.scene.reset_ended(reset));
+        }
         if let Some(reset) = tmf.reset {
             self.scene.reset_ended(reset);
         }
@@ -263,6 +356,25 @@ impl Session {
     fn rejected(&mut self, leg: u16, reject: &Reject, header: &[u8]) {
         let refused = header.first_chunk().map(Request::decode);
         match refused {
+            // Of what did not arrive as it was sent, the target has not taken the number: it is said again.
+            Some(Ok(Request::ScsiCommand(pdu))) if self.recovers() => {
+                if reject.reason != RejectReason::DataDigestError {
+                    self.violated(
+                        Check::Protocol,
+                        format_args!("{} was rejected: {:?}", pdu.itt, reject.reason),
+                    );
+                }
+                if self.tasks.contains_key(&pdu.itt.0) {
+                    self.retry(pdu.itt.0);
+                }
+            }
+            // Said twice, or asked for twice.
+            Some(Ok(Request::TaskManagement(_))) if self.recovers() => {}
+            Some(Ok(Request::Snack(pdu)))
+                if self.recovers() && reject.reason == RejectReason::ProtocolError =>
+            {
+                self.note(format_args!("<- no {:?} of {}", pdu.kind, pdu.itt));
+            }
             Some(Ok(Request::ScsiCommand(pdu))) => {
                 let Some(task) = self.tasks.get(&pdu.itt.0).filter(|task| task.damaged) else {
                     return self.violated(
@@ -279,7 +391,8 @@ impl Session {
                 if !tmfs.any(|tmf| tmf.function == Function::AbortTask && tmf.covers.contains(&pdu.itt.0)) {
                     let itt = self.ping_as(leg, pdu.cmd_sn);
                     let sent_at = Instant::now();
-                    self.pings.insert(itt, Ping { leg, sent_at });
+                    let cmd_sn = pdu.cmd_sn;
+                    self.pings.insert(itt, Ping { leg, cmd_sn, sent_at });
                 }
                 // Data-Out that follow a damaged command are strays, and R2Ts for it would be wrong.
                 self.dead.insert(pdu.itt.0);

@@ -110,6 +110,10 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
 fn closed(session: &mut Session, leg: u16) -> bool {
     let asked = session.leg(leg).is_some_and(|leg| leg.is_closing);
     session.legs.retain(|other| other.cid != leg);
+    if asked && session.recovers() {
+        // The answer was lost, and cannot come again.
+        session.closed_unanswered(leg);
+    }
     if !asked {
         let detail = "the target closed a connection that did nothing wrong";
         session.violated(Check::Liveness, detail);
@@ -208,12 +212,15 @@ async fn settle(session: &mut Session) -> bool {
 
 /// Hears what is said until the logout is answered and the connection closed.
 async fn depart(session: &mut Session) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let patience = if session.recovers() { 30 } else { 4 };
+    let deadline = Instant::now() + Duration::from_secs(patience);
     while !session.legs.is_empty() {
-        match tokio::time::timeout_at(deadline, session.recv()).await {
+        match timeout(Duration::from_secs(1), session.recv()).await {
             Ok((leg, Some(pdu))) => session.heard(leg, &pdu),
             // The last words on one connection may come behind the end of another.
             Ok((leg, None)) => session.legs.retain(|other| other.cid != leg),
+            Err(_) if Instant::now() < deadline && session.recovers() => session.log_out_again(),
+            Err(_) if Instant::now() < deadline => {}
             Err(_) => {
                 let detail = "a logout is not answered, or the connection stays open";
                 session.scene.ledger.violated(Check::Liveness, detail);
@@ -221,7 +228,7 @@ async fn depart(session: &mut Session) {
             }
         }
     }
-    if !session.logged_out {
+    if !session.logged_out && !session.recovers() {
         let detail = "a connection is closed before its logout is answered";
         session.violated(Check::Liveness, detail);
     }

@@ -9,7 +9,7 @@ use iscsi_proto::{Cid, Isid, Itt, Sn, Tsih};
 use tokio::time::{Instant, timeout_at};
 
 use super::ledger::Check;
-use super::leg::Leg;
+use super::leg::{Leg, Wire};
 use super::pipe::{Pdu, pipe};
 use super::random::Random;
 use super::scene::Scene;
@@ -20,6 +20,7 @@ use super::session::Session;
 pub(crate) struct Terms {
     pub(crate) tsih: Tsih,
     pub(crate) max_connections: usize,
+    pub(crate) level: usize,
     pub(crate) max_send: usize,
     pub(crate) max_burst: usize,
     pub(crate) first_burst: usize,
@@ -34,6 +35,7 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
     let terms = Terms {
         tsih: response.tsih,
         max_connections: number(&pairs, "MaxConnections", 1),
+        level: number(&pairs, "ErrorRecoveryLevel", 0),
         max_send: number(&pairs, "MaxRecvDataSegmentLength", 8192),
         max_burst: number(&pairs, "MaxBurstLength", 262_144),
         first_burst: number(&pairs, "FirstBurstLength", 65_536),
@@ -114,7 +116,8 @@ async fn open(
     let pairs = parse_pairs(&pdu.data).unwrap_or_default();
     let window = (response.exp_cmd_sn, response.max_cmd_sn);
     let ends = (to_target, at_initiator);
-    let leg = Leg::new(cid, ends, max_recv, exp_stat_sn.next(), window);
+    let wire = Wire::new(random.fork(), scene.mischief);
+    let leg = Leg::new(cid, ends, wire, max_recv, exp_stat_sn.next(), window);
     Some((leg, response, pairs))
 }
 
@@ -138,7 +141,7 @@ fn offer(scene: &Scene, id: u8, tsih: Tsih, max_recv: usize, random: &mut Random
         ("ImmediateData", yes_no(random)),
         ("MaxOutstandingR2T", random.between(1, 4).to_string()),
         ("MaxConnections", random.between(1, 3).to_string()),
-        ("ErrorRecoveryLevel", "0".to_owned()),
+        ("ErrorRecoveryLevel", scene.level.to_string()),
         ("DataPDUInOrder", "Yes".to_owned()),
         ("DataSequenceInOrder", "Yes".to_owned()),
     ];

@@ -11,11 +11,16 @@ use super::session::Session;
 impl Session {
     /// Looks for what is late. Commands that somebody else's reset may have ended are aborted, as initiators do.
     pub(crate) fn overdue(&mut self, ending: bool) {
+        if self.recovers() {
+            self.recover();
+        }
         let now = Instant::now();
+        // Where PDUs are lost it takes as long as it takes to get through.
+        let patience = MANAGEMENT_PATIENCE * if self.recovers() { 6 } else { 1 };
         let late: Vec<u32> = self
             .tmfs
             .iter()
-            .filter(|(_, tmf)| now - tmf.sent_at > MANAGEMENT_PATIENCE)
+            .filter(|(_, tmf)| now - tmf.sent_at > patience)
             .map(|(itt, _)| *itt)
             .collect();
         for itt in late {
@@ -42,7 +47,7 @@ impl Session {
         if self
             .partings
             .values()
-            .any(|parting| now - parting.sent_at > MANAGEMENT_PATIENCE)
+            .any(|parting| now - parting.sent_at > patience)
         {
             self.partings.clear();
             self.violated(Check::AnsweredOnce, "the logout of a connection is not answered");

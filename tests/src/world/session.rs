@@ -30,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) legs: Vec<Leg>,
     /// Whose turn it is to be heard first.
     turn: usize,
+    /// To be heard next.
+    overtaken: Option<(u16, Pdu)>,
     pub(crate) terms: Terms,
     pub(crate) cmd_sn: Sn,
     pub(crate) exp_cmd_sn: Sn,
@@ -39,6 +41,8 @@ pub(crate) struct Session {
     pub(crate) pings: BTreeMap<u32, Ping>,
     /// Logouts of one connection that have not been answered, by tag.
     pub(crate) partings: BTreeMap<u32, Parting>,
+    /// Logouts of one connection that were answered.
+    pub(crate) parted: BTreeSet<u32>,
     /// Pings that fill a number that may have arrived: they may be answered or not.
     pub(crate) fillers: BTreeSet<u32>,
     /// Numbers that were sent and may not have arrived, with the connection they went by.
@@ -49,6 +53,7 @@ pub(crate) struct Session {
     pub(crate) free: Vec<u32>,
     next_itt: u32,
     next_cid: u16,
+    logout: Option<(u16, Request)>,
     pub(crate) logged_out: bool,
 }
 
@@ -56,6 +61,11 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) struct Tmf {
     pub(crate) leg: u16,
+    pub(crate) unit: usize,
+    /// The same request under the tag it had before; that may have been heard or not.
+    pub(crate) repeats: Option<u32>,
+    /// When it was last said.
+    pub(crate) said_at: Instant,
     pub(crate) function: Function,
     pub(crate) covers: Vec<u32>,
     pub(crate) sent_at: Instant,
@@ -63,18 +73,21 @@ pub(crate) struct Tmf {
 }
 
 /// A logout of one connection that has not been answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Parting {
     pub(crate) cid: u16,
     /// The connection that it was sent on.
     pub(crate) by: u16,
+    pub(crate) request: Request,
     pub(crate) sent_at: Instant,
+    pub(crate) said_at: Instant,
 }
 
 /// A ping that has not been answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ping {
     pub(crate) leg: u16,
+    pub(crate) cmd_sn: Sn,
     pub(crate) sent_at: Instant,
 }
 
@@ -87,6 +100,7 @@ impl Session {
             random,
             legs: vec![leg],
             turn: 0,
+            overtaken: None,
             terms,
             cmd_sn,
             exp_cmd_sn,
@@ -95,12 +109,14 @@ impl Session {
             tmfs: BTreeMap::new(),
             pings: BTreeMap::new(),
             partings: BTreeMap::new(),
+            parted: BTreeSet::new(),
             fillers: BTreeSet::new(),
             under_way: VecDeque::new(),
             dead: BTreeSet::new(),
             free: Vec::new(),
             next_itt: 1,
             next_cid: 1,
+            logout: None,
             logged_out: false,
         }
     }
@@ -108,13 +124,19 @@ impl Session {
     /// What comes next, on whichever connection; `None` for its end. Never ready without a connection.
     pub(crate) async fn recv(&mut self) -> (u16, Option<Pdu>) {
         let (legs, turn) = (&mut self.legs, &mut self.turn);
+        if let Some((leg, pdu)) = self.overtaken.take() {
+            return (leg, Some(pdu));
+        }
+        let overtaken = &mut self.overtaken;
         poll_fn(|cx| {
             let count = legs.len();
             for step in 0..count {
                 let place = (*turn + step) % count;
                 if let Poll::Ready(pdu) = legs[place].poll_recv(cx) {
                     *turn = place + 1;
-                    return Poll::Ready((legs[place].cid, pdu));
+                    let cid = legs[place].cid;
+                    *overtaken = legs[place].overtaken().map(|pdu| (cid, pdu));
+                    return Poll::Ready((cid, pdu));
                 }
             }
             Poll::Pending
@@ -179,7 +201,9 @@ impl Session {
     }
 
     fn itt(&mut self) -> u32 {
-        if self.random.percent(20)
+        // Where something may come twice, a tag that is used again soon could be taken for the old one's.
+        if !self.recovers()
+            && self.random.percent(20)
             && let Some(itt) = self.free.pop()
         {
             return itt;
@@ -222,7 +246,33 @@ impl Session {
                 unsolicited = first_burst - immediate;
             }
         }
-        let request = Request::ScsiCommand(ScsiCommand {
+        task.first = (immediate, unsolicited);
+        task.asked_to = immediate + unsolicited;
+        self.note(format_args!(
+            "-> {itt:#x} on {leg} cmdsn {} lun {unit} {:?} announced {} immediate {immediate}",
+            cmd_sn.0, task.command.kind, task.command.announced
+        ));
+        self.tasks.insert(itt, task);
+        self.say(itt);
+    }
+
+    /// Sends a command once more, as it was: the target has not received it.
+    pub(crate) fn retry(&mut self, itt: u32) {
+        self.note(format_args!("-> {itt:#x} again"));
+        self.say(itt);
+    }
+
+    fn say(&mut self, itt: u32) {
+        let damaged = self.random.percent(1);
+        let Some(task) = self.tasks.get_mut(&itt) else {
+            return;
+        };
+        task.said_at = Instant::now();
+        let (immediate, unsolicited) = task.first;
+        let damaged = damaged && immediate > 0;
+        task.damaged |= damaged;
+        let (leg, unit) = (task.leg, task.unit);
+        let mut pdu = ScsiCommand {
             immediate: false,
             is_final: unsolicited == 0,
             read: task.command.is_read(),
@@ -232,20 +282,13 @@ impl Session {
             lun: lun(unit),
             itt: Itt(itt),
             expected_len: task.command.announced as u32,
-            cmd_sn,
-            exp_stat_sn: self.exp_stat_sn(leg),
+            cmd_sn: task.cmd_sn,
+            exp_stat_sn: Sn(0),
             cdb: task.command.cdb,
-        });
-        let damaged = immediate > 0 && self.random.percent(1);
-        task.damaged = damaged;
-        task.asked_to = immediate + unsolicited;
-        let first = data[..immediate].to_vec();
-        self.note(format_args!(
-            "-> {itt:#x} on {leg} cmdsn {} lun {unit} {:?} announced {} immediate {immediate}",
-            cmd_sn.0, task.command.kind, task.command.announced
-        ));
-        self.send(leg, &request, first, damaged);
-        self.tasks.insert(itt, task);
+        };
+        let first = task.command.data_out[..immediate].to_vec();
+        pdu.exp_stat_sn = self.exp_stat_sn(leg);
+        self.send(leg, &Request::ScsiCommand(pdu), first, damaged);
         if unsolicited > 0 {
             self.data_out(itt, Ttt::RESERVED, immediate, immediate + unsolicited);
         }
@@ -296,7 +339,7 @@ impl Session {
         self.manage_tasks(function, unit, covers);
     }
 
-    pub(crate) fn manage_tasks(&mut self, function: Function, unit: usize, covers: Vec<u32>) {
+    pub(crate) fn manage_tasks(&mut self, function: Function, unit: usize, covers: Vec<u32>) -> u32 {
         let itt = self.fresh_itt();
         let leg = self.any_leg();
         let (referenced_itt, ref_cmd_sn) = match function {
@@ -326,12 +369,16 @@ impl Session {
         self.send(leg, &request, Vec::new(), false);
         let tmf = Tmf {
             leg,
+            unit,
+            repeats: None,
+            said_at: Instant::now(),
             function,
             covers,
             sent_at: Instant::now(),
             reset,
         };
         self.tmfs.insert(itt, tmf);
+        itt
     }
 
     /// Sends a ping that takes its turn among the commands.
@@ -340,7 +387,7 @@ impl Session {
         let cmd_sn = self.number(leg);
         let itt = self.ping_as(leg, cmd_sn);
         let sent_at = Instant::now();
-        self.pings.insert(itt, Ping { leg, sent_at });
+        self.pings.insert(itt, Ping { leg, cmd_sn, sent_at });
     }
 
     /// Sends a ping with a number of its own choice; its tag.
@@ -358,26 +405,41 @@ impl Session {
         itt
     }
 
-    /// Asks to end the session.
+    /// Asks to end the session. Where PDUs are lost it must not be one that waits for others.
     pub(crate) fn log_out(&mut self) {
         let leg = self.any_leg();
-        let cmd_sn = self.number(leg);
+        let cmd_sn = (!self.recovers()).then(|| self.number(leg));
         self.note(format_args!("-> logout on {leg}"));
-        self.logout_as(leg, LogoutReason::CloseSession, leg, Some(cmd_sn));
+        let (_, request) = self.logout_as(leg, LogoutReason::CloseSession, leg, cmd_sn);
+        self.logout = Some((leg, request));
+    }
+
+    /// Says once more that the session is to end.
+    pub(crate) fn log_out_again(&mut self) {
+        if let Some((leg, request)) = self.logout.clone() {
+            self.send(leg, &request, Vec::new(), false);
+        }
     }
 
     /// Asks to end one connection, by way of itself or of another; it is answered sooner or later.
     pub(crate) fn part(&mut self, by: u16, reason: LogoutReason, cid: u16) {
-        let itt = self.logout_as(by, reason, cid, None);
+        let (itt, request) = self.logout_as(by, reason, cid, None);
         self.note(format_args!("-> {itt:#x} {reason:?} of {cid} on {by}"));
-        let sent_at = Instant::now();
-        self.partings.insert(itt, Parting { cid, by, sent_at });
+        let now = Instant::now();
+        let parting = Parting {
+            cid,
+            by,
+            request,
+            sent_at: now,
+            said_at: now,
+        };
+        self.partings.insert(itt, parting);
         if let Some(leg) = self.leg(cid) {
             leg.is_closing = true;
         }
     }
 
-    fn logout_as(&mut self, leg: u16, reason: LogoutReason, cid: u16, cmd_sn: Option<Sn>) -> u32 {
+    fn logout_as(&mut self, leg: u16, reason: LogoutReason, cid: u16, cmd_sn: Option<Sn>) -> (u32, Request) {
         let itt = self.fresh_itt();
         let request = Request::Logout(LogoutRequest {
             immediate: cmd_sn.is_none(),
@@ -388,7 +450,7 @@ impl Session {
             exp_stat_sn: self.exp_stat_sn(leg),
         });
         self.send(leg, &request, Vec::new(), false);
-        itt
+        (itt, request)
     }
 
     /// A connection breaks. What went by it is open until the target is known to have noticed.
