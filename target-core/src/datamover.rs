@@ -9,7 +9,9 @@ use iscsi_proto::pdu::{Request, Residual, Response, ScsiCommand, Snack};
 use iscsi_proto::{Ahs, Itt, Lun, Sn};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::data_out::OutRemains;
 use crate::iscsi::SessionParams;
+use crate::replay::SentTask;
 use crate::scsi::Sense;
 
 /// Moves iSCSI PDUs and SCSI data for one connection.
@@ -60,6 +62,26 @@ pub trait DataMover: Send + 'static {
         let _ = itt;
     }
 
+    /// The connection is gone, and the task is not: gives what is kept for it. Called before the mover is dropped, at
+    /// ErrorRecoveryLevel 2.
+    fn surrender(&mut self, itt: Itt) -> TaskRemains {
+        let _ = itt;
+        TaskRemains::default()
+    }
+
+    /// Goes on with a task of another connection: sends what the initiator misses of its Data-In, from this DataSN on (0:
+    /// all that was not acknowledged), and asks for what it has not sent of its Data-Out.
+    fn adopt(
+        &mut self,
+        itt: Itt,
+        remains: TaskRemains,
+        next_data_sn: u32,
+        numbering: Numbering,
+    ) -> Result<(), Unsent> {
+        let _ = (itt, remains, next_data_sn, numbering);
+        Err(Unsent::Unknown)
+    }
+
     /// Sends what is queued, then disconnects. The caller bounds it in time. (Connection_Terminate)
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
@@ -72,6 +94,15 @@ pub trait DataMover: Send + 'static {
     /// Bytes the peer has taken since the connection began: while some are queued and this stands still, the peer takes
     /// nothing.
     fn sent_bytes(&self) -> u64;
+}
+
+/// What a mover kept for a task whose connection is gone.
+#[derive(Debug, Default)]
+pub struct TaskRemains {
+    /// Data-In that were sent.
+    pub sent: Option<SentTask>,
+    /// Data-Out that came, and that was waited for.
+    pub out: OutRemains,
 }
 
 /// Why something was not sent again.

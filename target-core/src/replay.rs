@@ -182,7 +182,7 @@ impl Replay {
     /// A task has ended; `r2ts` were sent for it. What it had sent is counted as long as its response may be repeated.
     pub fn end(&mut self, itt: Itt, r2ts: u32) {
         if r2ts > 0 {
-            self.tasks.entry(itt.0).or_insert_with(SentTask::new);
+            self.tasks.entry(itt.0).or_default();
         }
         if let Some(task) = self.tasks.get_mut(&itt.0) {
             task.exp_data_sn.get_or_insert(task.next_sn + r2ts);
@@ -210,7 +210,7 @@ impl Replay {
 
     /// Takes a task out of a connection that is gone.
     pub fn surrender(&mut self, itt: Itt) -> SentTask {
-        let task = self.tasks.remove(&itt.0).unwrap_or_else(SentTask::new);
+        let task = self.tasks.remove(&itt.0).unwrap_or_default();
         let kept: usize = task.kept.iter().map(|segment| segment.data.len()).sum();
         self.kept -= kept;
         task
@@ -254,7 +254,7 @@ impl Replay {
             max_data_len,
             max_burst_len,
         } = self.rules;
-        let task = self.tasks.entry(itt.0).or_insert_with(SentTask::new);
+        let task = self.tasks.entry(itt.0).or_default();
         task.lun = lun;
         let mut segments = Vec::with_capacity(data.len().div_ceil(max_data_len).max(1));
         let (mut at, mut burst_left) = (0, max_burst_len);
@@ -296,7 +296,7 @@ impl Replay {
 
     /// Where all is full, the task gives way that began to keep first.
     fn keep(&mut self, itt: Itt, segments: &[Segment]) {
-        let task = self.tasks.entry(itt.0).or_insert_with(SentTask::new);
+        let task = self.tasks.entry(itt.0).or_default();
         if task.kept.is_empty() {
             task.age = self.count;
         }
@@ -317,8 +317,9 @@ impl Replay {
     }
 }
 
-impl SentTask {
-    fn new() -> Self {
+impl Default for SentTask {
+    /// Nothing was sent.
+    fn default() -> Self {
         Self {
             lun: Lun::ZERO,
             next_sn: 0,

@@ -9,6 +9,7 @@
 //! is from the heap when the pool is dry, so that no command waits for memory while it holds some. Commands that were
 //! aborted while their store works count on: as many as the window again, then new ones get BUSY.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 use crate::control::Target;
-use crate::datamover::DataMover;
+use crate::datamover::{DataMover, TaskRemains};
 use crate::iscsi::{
     Action, Admission, Admitted, CloseReason, Connection, Entrance, Event, Joining, LinkId, LinkInfo,
     Membership, Node, Order, SessionPlace, SessionType, Start,
@@ -68,6 +69,8 @@ struct Server<M> {
     place: Option<SessionPlace>,
     session: Option<(Arc<NexusId>, Arc<Target>)>,
     commands: Commands,
+    /// What movers kept for tasks whose connection is gone, by tag: as many as there are such tasks.
+    remains: BTreeMap<u32, TaskRemains>,
     /// Connections that left the session and say their last words.
     goodbyes: FuturesUnordered<Goodbye>,
     /// Unbounded in type; a command has at most one `Get` outstanding, its `Put`s are limited by the budget, and the
@@ -88,6 +91,7 @@ impl<M: DataMover> Server<M> {
             pool,
             place: None,
             session: None,
+            remains: BTreeMap::new(),
             goodbyes: FuturesUnordered::new(),
             to_connection,
             from_commands,
@@ -163,6 +167,25 @@ impl<M: DataMover> Server<M> {
                     connection.handle(now(), Event::Snacked(link, snack, result));
                 }
             }
+            Action::Surrender(link, itts) => {
+                if let Some(wire) = self.wires.get(link) {
+                    let remains = itts.into_iter().map(|itt| (itt.0, wire.mover.surrender(itt)));
+                    self.remains.extend(remains);
+                }
+            }
+            Action::Adopt {
+                link,
+                itt,
+                next_data_sn,
+                numbering,
+            } => {
+                let remains = self.remains.remove(&itt.0).unwrap_or_default();
+                if let Some(wire) = self.wires.get(link) {
+                    let result = wire.mover.adopt(itt, remains, next_data_sn, numbering);
+                    connection.handle(now(), Event::Adopted(link, itt, result));
+                }
+            }
+            Action::Discard(itt) => drop(self.remains.remove(&itt.0)),
             Action::Start(start) => self.start(start),
             Action::Manage { itt, function, lun } => {
                 let (nexus, target) = self.session();

@@ -156,6 +156,14 @@ impl Framer {
         };
     }
 
+    /// Takes back the place that a data segment was being read into. Nothing more is read then.
+    pub(crate) fn take_place(&mut self) -> Option<Place> {
+        match std::mem::replace(&mut self.state, State::Header) {
+            State::Payload { place, .. } => Some(place),
+            State::Header | State::Named(_) => None,
+        }
+    }
+
     /// The next thing the bytes at hand amount to.
     pub(crate) fn step(&mut self) -> Result<Step, FrameError> {
         match &self.state {

@@ -12,7 +12,9 @@ use bytes::Bytes;
 use iscsi_proto::pdu::{Request, Response, ScsiCommand, Snack, SnackType};
 use iscsi_proto::{Ahs, BHS_LEN, Frame, Itt};
 use target_core::data_out::{self, DataOutBook, Effect, OutRules};
-use target_core::datamover::{DataMover, GetData, Notify, Numbering, PutData, TransportClosed, Unsent};
+use target_core::datamover::{
+    DataMover, GetData, Notify, Numbering, PutData, TaskRemains, TransportClosed, Unsent,
+};
 use target_core::iscsi::SessionParams;
 use target_core::replay::{Replay, ReplayRules, Segment};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -347,6 +349,33 @@ impl DataMover for TcpMover {
     fn look_after(&mut self, itt: Itt) {
         self.data_out.look_after(itt);
         self.apply_effects();
+    }
+
+    fn surrender(&mut self, itt: Itt) -> TaskRemains {
+        if let Some(buf) = self.framer.take_place().and_then(Place::into_buffer) {
+            self.data_out.take_back(buf);
+        }
+        TaskRemains {
+            sent: self.replay.as_mut().map(|replay| replay.surrender(itt)),
+            out: self.data_out.surrender(itt),
+        }
+    }
+
+    fn adopt(
+        &mut self,
+        itt: Itt,
+        remains: TaskRemains,
+        next_data_sn: u32,
+        numbering: Numbering,
+    ) -> Result<(), Unsent> {
+        let (Some(replay), Some(sent)) = (&mut self.replay, remains.sent) else {
+            return Err(Unsent::Unknown);
+        };
+        let again = replay.adopt(itt, sent, next_data_sn, numbering)?;
+        self.data_out.adopt(itt, remains.out, numbering);
+        self.send_segments(again, None);
+        self.apply_effects();
+        Ok(())
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {

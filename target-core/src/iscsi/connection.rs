@@ -55,7 +55,8 @@ impl Connection {
                     self.actions
                         .push_back(Action::Close(CloseReason::LoginTimeout(login.timeout())));
                 }
-                Event::Join(..)
+                Event::Adopted(..)
+                | Event::Join(..)
                 | Event::Managed { .. }
                 | Event::Snacked(..)
                 | Event::Stuck(..)
@@ -67,6 +68,9 @@ impl Connection {
                 Event::Task(event) => full.task_event(event, now, &mut self.actions),
                 Event::Managed { itt, response } => full.managed(itt, response, now, &mut self.actions),
                 Event::Join(link, login) => full.join(link, login, now, &mut self.actions),
+                Event::Adopted(link, itt, result) => {
+                    full.adopted(link, itt, result, now, &mut self.actions);
+                }
                 Event::Snacked(link, pdu, result) => full.snacked(link, &pdu, result, &mut self.actions),
                 Event::Stuck(link, patience) => {
                     full.lose(

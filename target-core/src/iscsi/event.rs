@@ -44,6 +44,8 @@ pub enum Event {
     Join(LinkId, JoiningLogin),
     /// Answer to [`Action::Snack`].
     Snacked(LinkId, Snack, Result<(), Unsent>),
+    /// Answer to [`Action::Adopt`].
+    Adopted(LinkId, Itt, Result<(), Unsent>),
     /// The peer of a connection has taken nothing of what we send for so long.
     Stuck(LinkId, Duration),
     /// Somebody outside the connection wants something of it.
@@ -73,6 +75,22 @@ pub enum Action {
     Forget(LinkId, Itt),
     /// A task has waited for Data-Out for a while.
     LookAfter(LinkId, Itt),
+    /// A connection is gone; take from its mover what it kept for these tasks, and keep it.
+    Surrender(LinkId, Vec<Itt>),
+    /// Hand what was kept of a task to the mover of another connection, which goes on from this DataSN;
+    /// [`Event::Adopted`] answers.
+    Adopt {
+        /// The connection that the task is allegiant to from now on.
+        link: LinkId,
+        /// The task.
+        itt: Itt,
+        /// The first Data-In that the initiator has not.
+        next_data_sn: u32,
+        /// Counters for what is sent.
+        numbering: Numbering,
+    },
+    /// What was kept of a task is not needed any more.
+    Discard(Itt),
     /// Hand a command to the device.
     Start(Start),
     /// Hand a task management function to the device; [`Event::Managed`] answers.

@@ -18,6 +18,7 @@ use super::event::{Action, CloseReason, LinkId, PeerMisbehaved, Start};
 use super::link::{Link, Links};
 use super::loss::Orphaned;
 use super::management::PendingTmfs;
+use super::reassign::Leftovers;
 use super::registry::{Admitted, Node};
 use super::tasks::{StuckTask, TaskTable};
 use super::window::{Arrival, CommandWindow};
@@ -47,6 +48,7 @@ pub(super) struct FullFeature {
     pub(super) abandoned: usize,
     pub(super) tmfs: PendingTmfs,
     pub(super) deferred: DeferredTmfs,
+    pub(super) leftovers: Leftovers,
     pub(super) ending: Option<Ending>,
     /// Since the last connection was lost.
     pub(super) orphaned: Option<Orphaned>,
@@ -88,6 +90,7 @@ impl FullFeature {
             abandoned: 0,
             tmfs: PendingTmfs::default(),
             deferred: DeferredTmfs::default(),
+            leftovers: Leftovers::default(),
             ending: None,
             orphaned: None,
         }
@@ -145,7 +148,8 @@ impl FullFeature {
                 self.answer_tmfs(now, actions);
             }
             Notify::StrayDataOut { bhs } => self.reject(link, &bhs, RejectReason::ProtocolError, actions),
-            // Signs of life: a task's data count when a wish is fulfilled.
+            // Where data are asked for again and again, each of them is progress; else a wish that is fulfilled.
+            Notify::ExpStatSn(_) if self.params.error_recovery_level > 0 => self.tasks.data_came(now),
             Notify::Unsolicited { .. } | Notify::ExpStatSn(_) => {}
             Notify::Closed(closed) => self.lose(link, CloseReason::Transport(closed), now, actions),
         }
@@ -297,6 +301,9 @@ impl FullFeature {
         {
             actions.push_back(Action::Forget(link, pdu.itt));
         }
+        if self.leftovers.forget_task(pdu.itt) {
+            actions.push_back(Action::Discard(pdu.itt));
+        }
         let (task, abort) = self.tasks.start(link, &pdu);
         let unfit = if self.is_draining() || self.abandoned >= usize::from(self.limits.command_window.max(1))
         {
@@ -413,6 +420,7 @@ impl FullFeature {
         for link in self.links.ids() {
             self.look_after(link, now, actions);
         }
+        self.end_adrift(now, actions);
         self.look_for_lost_data(now, actions);
         if let Some(StuckTask { itt, link, waited }) =
             self.tasks.find_stuck(now, self.limits.data_out_timeout)
@@ -421,6 +429,14 @@ impl FullFeature {
             return self.lose(link, reason, now, actions);
         }
         self.end_if_due(now, actions);
+    }
+
+    fn adrift_deadline(&self) -> Option<Instant> {
+        if self.params.error_recovery_level < 2 {
+            return None;
+        }
+        let deadlines = [self.tasks.adrift_until(), self.leftovers.deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// When [`Self::timeout`] is to be called.
@@ -433,6 +449,7 @@ impl FullFeature {
         [
             self.tmfs.deadline(),
             self.deferred.deadline(),
+            self.adrift_deadline(),
             keepalive,
             self.tasks.look_for_stuck(),
             self.tasks.look_for_waiting(),

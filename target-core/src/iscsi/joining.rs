@@ -24,7 +24,8 @@ impl FullFeature {
             return login.refuse(link, refusal, actions);
         }
         if let Some(replaced) = replaced {
-            self.part(replaced, CloseReason::ConnectionReinstated, now, actions);
+            let fate = self.fate_of_lost(now);
+            self.part(replaced, fate, CloseReason::ConnectionReinstated, now, actions);
         }
         let numbering = Numbering {
             exp_cmd_sn: self.window.exp_cmd_sn(),
@@ -33,6 +34,7 @@ impl FullFeature {
         };
         let joined = login.accept(link, &self.params, &self.limits, numbering, now, actions);
         if let Some(joined) = joined {
+            self.leftovers.forget_connection(joined.cid);
             self.links.add(joined);
             self.orphaned = None;
         }

@@ -8,6 +8,7 @@ use iscsi_proto::pdu::{LogoutReason, LogoutRequest, LogoutResponse, LogoutRespon
 
 use super::event::{Action, CloseReason, LinkId};
 use super::full_feature::FullFeature;
+use super::loss::Fate;
 
 impl FullFeature {
     pub(super) fn logout(
@@ -31,17 +32,40 @@ impl FullFeature {
                 }
                 Some(closed) if closed == link => {
                     self.answer_logout(link, pdu, LogoutResponseCode::Success, actions);
-                    self.part(closed, CloseReason::LoggedOut, now, actions);
+                    self.part(closed, Fate::End, CloseReason::LoggedOut, now, actions);
                 }
                 // Once it is answered, nothing more may come on the other connection.
                 Some(closed) => {
-                    self.part(closed, CloseReason::LoggedOut, now, actions);
+                    self.part(closed, Fate::End, CloseReason::LoggedOut, now, actions);
                     self.answer_logout(link, pdu, LogoutResponseCode::Success, actions);
                 }
             },
-            LogoutReason::RemoveConnectionForRecovery => {
-                self.answer_logout(link, pdu, LogoutResponseCode::RecoveryNotSupported, actions);
+            LogoutReason::RemoveConnectionForRecovery => self.remove(link, pdu, now, actions),
+        }
+    }
+
+    /// §7.4.1: a connection is given up so that its tasks can be taken up by another.
+    fn remove(&mut self, link: LinkId, pdu: &LogoutRequest, now: Instant, actions: &mut VecDeque<Action>) {
+        let fate = self.fate_of_lost(now);
+        let removed = self.links.by_cid(pdu.cid);
+        let response = match (fate, removed) {
+            (Fate::End, _) => LogoutResponseCode::RecoveryNotSupported,
+            (Fate::Adrift { .. }, Some(_)) => LogoutResponseCode::Success,
+            // It was noticed before that it is gone.
+            (Fate::Adrift { .. }, None) if self.leftovers.has(pdu.cid) => LogoutResponseCode::Success,
+            (Fate::Adrift { .. }, None) => LogoutResponseCode::CidNotFound,
+        };
+        let removed = removed.filter(|_| response == LogoutResponseCode::Success);
+        match removed {
+            Some(removed) if removed == link => {
+                self.answer_logout(link, pdu, response, actions);
+                self.lose(removed, CloseReason::LoggedOut, now, actions);
             }
+            Some(removed) => {
+                self.part(removed, fate, CloseReason::LoggedOut, now, actions);
+                self.answer_logout(link, pdu, response, actions);
+            }
+            None => self.answer_logout(link, pdu, response, actions),
         }
     }
 
@@ -60,7 +84,11 @@ impl FullFeature {
             exp_cmd_sn: numbering.exp_cmd_sn,
             max_cmd_sn: numbering.max_cmd_sn,
             time_to_wait: self.params.time_to_wait,
-            time_to_retain: 0,
+            time_to_retain: if self.params.error_recovery_level < 2 {
+                0
+            } else {
+                self.params.time_to_retain
+            },
         };
         self.say(link, Response::Logout(sent), Bytes::new(), actions);
     }

@@ -1,7 +1,8 @@
 //! A session loses a connection (RFC 7143 §7.5, §7.6): what ends with it, and how long a session without any is kept.
 //!
-//! At ErrorRecoveryLevel 0 and 1 the tasks of a connection end with it, and their nexus is told by a unit attention. A
-//! session that may have several outlives its last one for Time2Wait and Time2Retain together.
+//! At ErrorRecoveryLevel 0 and 1 the tasks of a connection end with it, and their nexus is told by a unit attention; at
+//! level 2 they may be taken up by another. So long a session also outlives its last connection: for Time2Wait and
+//! Time2Retain together.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,6 +11,15 @@ use iscsi_proto::Lun;
 
 use super::event::{Action, CloseReason, LinkId};
 use super::full_feature::{FullFeature, Item};
+
+/// What becomes of the tasks of a connection that leaves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fate {
+    /// They end without a status.
+    End,
+    /// Another connection may take them up until then.
+    Adrift { until: Instant },
+}
 
 /// A session without a connection.
 #[derive(Debug)]
@@ -33,7 +43,8 @@ impl FullFeature {
         if is_last && kept.is_zero() {
             return actions.push_back(Action::Close(reason));
         }
-        self.part(link, reason.clone(), now, actions);
+        let fate = self.fate_of_lost(now);
+        self.part(link, fate, reason.clone(), now, actions);
         if is_last {
             self.orphaned = Some(Orphaned {
                 deadline: now + kept,
@@ -43,15 +54,28 @@ impl FullFeature {
         }
     }
 
-    /// Takes a connection out, with whatever is allegiant to it. The session goes on.
+    /// What becomes of the tasks of a connection that is lost, or is removed for recovery.
+    pub(super) fn fate_of_lost(&self, now: Instant) -> Fate {
+        let kept = self.kept_without_connection();
+        if self.params.error_recovery_level < 2 || kept.is_zero() {
+            return Fate::End;
+        }
+        Fate::Adrift { until: now + kept }
+    }
+
+    /// Takes a connection out; its tasks meet their fate. The session goes on.
     pub(super) fn part(
         &mut self,
         link: LinkId,
+        fate: Fate,
         reason: CloseReason,
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        self.end_allegiant(link, actions);
+        match fate {
+            Fate::End => self.end_allegiant(link, actions),
+            Fate::Adrift { until } => self.set_adrift(link, until, actions),
+        }
         self.links.remove(link);
         actions.push_back(Action::Disconnect(link, reason));
         self.answer_tmfs(now, actions);
@@ -86,7 +110,7 @@ impl FullFeature {
     /// attentions.
     fn end_allegiant(&mut self, link: LinkId, actions: &mut VecDeque<Action>) {
         let mut cleared: Vec<Lun> = Vec::new();
-        let ended = self.tasks.tags(|task| task.link == link);
+        let ended = self.tasks.tags(|task| task.link == link && task.adrift.is_none());
         for itt in &ended {
             let Some(task) = self.tasks.remove(*itt) else {
                 continue;
@@ -103,6 +127,11 @@ impl FullFeature {
         }
         self.deferred.connection_lost(link);
         self.tmfs.connection_lost(link, &ended);
+        self.tell_cleared(cleared, actions);
+    }
+
+    /// The nexus is told, once for each unit, that tasks ended.
+    pub(super) fn tell_cleared(&self, mut cleared: Vec<Lun>, actions: &mut VecDeque<Action>) {
         cleared.sort_unstable_by_key(|lun| lun.to_bytes());
         cleared.dedup();
         if !cleared.is_empty() {

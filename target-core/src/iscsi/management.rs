@@ -3,7 +3,7 @@
 //! A function has done its work when the tasks concerned have been told; what remains is to let the initiator finish
 //! the Data-Out it was asked for (§4.2.3.3), and that for a second at most: initiators that abort fast never answer.
 //! In a session of several connections the answer must not overtake what was said before on the others (§4.2.2.3.3): it
-//! waits until that is acknowledged, as long at most. Nothing here ever waits for a store.
+//! waits until that is acknowledged, or the connection that owes it is given up. Nothing here ever waits for a store.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -31,6 +31,7 @@ pub(super) struct BegunTmf<'a> {
     pub(super) releasing: &'a [Itt],
     /// What has to be acknowledged first, on other connections: all responses before these.
     pub(super) fence: Vec<(LinkId, Sn)>,
+    pub(super) fence_patience: Duration,
     pub(super) drops_sessions: bool,
 }
 
@@ -44,6 +45,9 @@ struct PendingTmf {
     releasing: BTreeSet<u32>,
     fence: Vec<(LinkId, Sn)>,
     deadline: Instant,
+    /// A connection that owes an acknowledgement was asked, and is given up when it is silent; one that talks of other
+    /// things does not keep us longer.
+    fence_deadline: Instant,
     drops_sessions: bool,
 }
 
@@ -66,6 +70,7 @@ impl PendingTmfs {
             releasing: tmf.releasing.iter().map(|itt| itt.0).collect(),
             fence: tmf.fence,
             deadline: now + RELEASE_PATIENCE,
+            fence_deadline: now + tmf.fence_patience,
             drops_sessions: tmf.drops_sessions,
         });
     }
@@ -109,8 +114,9 @@ impl PendingTmfs {
     /// The next request that can be answered, in the order they came.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<DueTmf> {
         let is_due = |pending: &PendingTmf| {
-            let waits = !pending.releasing.is_empty() || !pending.fence.is_empty();
-            pending.response.is_some() && (!waits || pending.deadline <= now)
+            let releases = !pending.releasing.is_empty() && now < pending.deadline;
+            let fenced = !pending.fence.is_empty() && now < pending.fence_deadline;
+            pending.response.is_some() && !releases && !fenced
         };
         let pending = self.pending.remove(self.pending.iter().position(is_due)?);
         let response = pending.response.expect("checked above");
@@ -123,7 +129,12 @@ impl PendingTmfs {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.pending.iter().map(|pending| pending.deadline).min()
+        let deadline = |pending: &PendingTmf| {
+            let release = (!pending.releasing.is_empty()).then_some(pending.deadline);
+            let fence = (!pending.fence.is_empty()).then_some(pending.fence_deadline);
+            release.max(fence)
+        };
+        self.pending.iter().filter_map(deadline).min()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -149,6 +160,7 @@ mod tests {
             response: None,
             releasing,
             fence: fence.to_vec(),
+            fence_patience: Duration::from_secs(15),
             drops_sessions: false,
         }
     }

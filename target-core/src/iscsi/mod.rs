@@ -20,6 +20,7 @@ mod management;
 mod negotiate;
 mod params;
 mod place;
+mod reassign;
 mod refusal;
 mod registry;
 mod requests;

@@ -106,6 +106,15 @@ impl Retained {
         Ok(again.map(|kept| kept.renewed(numbering)).collect())
     }
 
+    /// The responses of commands.
+    pub(super) fn into_commands(self) -> impl Iterator<Item = (ScsiResponse, Bytes)> {
+        let kept = self.responses.into_iter().filter(|kept| !kept.is_reused);
+        kept.filter_map(|kept| match kept.pdu {
+            Response::ScsiResponse(response) => Some((response, kept.data)),
+            _ => None,
+        })
+    }
+
     /// The response of a command, if it is kept.
     pub(super) fn of_task(&self, itt: Itt) -> Option<&ScsiResponse> {
         self.responses.iter().rev().find_map(|kept| match &kept.pdu {

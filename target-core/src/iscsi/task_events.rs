@@ -18,6 +18,11 @@ use crate::transfer::TaskEvent;
 impl FullFeature {
     /// An event of a task that was aborted meanwhile finds no task, and is dropped with its buffer.
     pub(super) fn task_event(&mut self, event: TaskEvent, now: Instant, actions: &mut VecDeque<Action>) {
+        if let Some((_, task)) = self.tasks.by_id(event.task())
+            && let Some(adrift) = &mut task.adrift
+        {
+            return adrift.hear(event);
+        }
         match event {
             TaskEvent::Get {
                 task,

@@ -64,9 +64,7 @@ impl FullFeature {
                 self.abort_many(link, pdu, |_| true, now, actions);
             }
             Function::ClearAca => self.abort_many(link, pdu, |_| false, now, actions),
-            Function::TaskReassign => {
-                self.answer_tmf_at_once(link, pdu.itt, TmfResponse::ReassignNotSupported, now, actions);
-            }
+            Function::TaskReassign => self.reassign(link, pdu, actions),
             Function::QueryTask
             | Function::QueryTaskSet
             | Function::ITNexusReset
@@ -89,13 +87,14 @@ impl FullFeature {
         let referenced = pdu.referenced_itt;
         let addressed = |lun: Lun| lun.number() == pdu.lun.number();
         if self.tasks.get(referenced).is_some_and(|task| addressed(task.lun)) {
-            self.drop_tasks(&[referenced], actions);
+            let releasing = self.drop_tasks(&[referenced], actions);
             let tmf = BegunTmf {
                 link,
                 itt: pdu.itt,
                 response: Some(TmfResponse::Complete),
-                releasing: &[referenced],
+                releasing: &releasing,
                 fence: self.fence(link, now, actions),
+                fence_patience: self.limits.nop_timeout,
                 drops_sessions: false,
             };
             self.tmfs.begin(tmf, now);
@@ -146,14 +145,15 @@ impl FullFeature {
         let overtook = |task: &Task| several && !task.immediate && !task.cmd_sn.precedes(pdu.cmd_sn);
         let later = self.tasks.tags(|task| concerns(task.lun) && overtook(task));
         let concerned = self.tasks.tags(|task| concerns(task.lun) && !overtook(task));
-        self.drop_tasks(&concerned, actions);
+        let releasing = self.drop_tasks(&concerned, actions);
         self.abort_with_status(&later, actions);
         let tmf = BegunTmf {
             link,
             itt: pdu.itt,
             response: None,
-            releasing: &concerned,
+            releasing: &releasing,
             fence: self.fence(link, now, actions),
+            fence_patience: self.limits.nop_timeout,
             drops_sessions: pdu.function == Function::TargetColdReset,
         };
         self.tmfs.begin(tmf, now);
@@ -178,6 +178,7 @@ impl FullFeature {
             response: Some(response),
             releasing: &[],
             fence: self.fence(link, now, actions),
+            fence_patience: self.limits.nop_timeout,
             drops_sessions: false,
         };
         self.tmfs.begin(tmf, now);
@@ -201,20 +202,31 @@ impl FullFeature {
             .collect()
     }
 
-    /// Tells tasks that they are aborted, and forgets them: whatever they still say is not heard, but for their end.
-    fn drop_tasks(&mut self, concerned: &[Itt], actions: &mut VecDeque<Action>) {
+    /// Tells tasks that they are aborted, and forgets them: whatever they still say is not heard, but for their end. Gives
+    /// those whose mover has to let go of them.
+    pub(super) fn drop_tasks(&mut self, concerned: &[Itt], actions: &mut VecDeque<Action>) -> Vec<Itt> {
+        let mut releasing = Vec::new();
         for itt in concerned {
-            if let Some(task) = self.tasks.remove(*itt) {
-                task.abort.fire();
-                self.abandoned += 1;
-                self.task_ended(task.immediate);
+            let Some(task) = self.tasks.remove(*itt) else {
+                continue;
+            };
+            task.abort.fire();
+            self.abandoned += 1;
+            self.task_ended(task.immediate);
+            let Some(adrift) = task.adrift else {
+                releasing.push(*itt);
                 actions.push_back(Action::Release(task.link, *itt));
-            }
+                continue;
+            };
+            // One that has ended already says so no more.
+            self.abandoned -= usize::from(adrift.has_ended());
+            actions.push_back(Action::Discard(*itt));
         }
+        releasing
     }
 
     /// Ends tasks with ABORTED COMMAND, and lets go of them.
-    fn abort_with_status(&mut self, concerned: &[Itt], actions: &mut VecDeque<Action>) {
+    pub(super) fn abort_with_status(&mut self, concerned: &[Itt], actions: &mut VecDeque<Action>) {
         for itt in concerned {
             if let Some(task) = self.tasks.get(*itt) {
                 let (link, missing) = (task.link, task.missing);
@@ -236,20 +248,29 @@ impl FullFeature {
         self.answer_tmfs(now, actions);
     }
 
+    pub(super) fn respond_tmf(
+        &mut self,
+        link: LinkId,
+        itt: Itt,
+        response: TmfResponse,
+        actions: &mut VecDeque<Action>,
+    ) {
+        let numbering = self.respond(link);
+        let response = TaskManagementResponse {
+            response,
+            additional: 0,
+            itt,
+            stat_sn: numbering.stat_sn,
+            exp_cmd_sn: numbering.exp_cmd_sn,
+            max_cmd_sn: numbering.max_cmd_sn,
+        };
+        self.say(link, Response::TaskManagement(response), Bytes::new(), actions);
+    }
+
     /// Answers every request that has nothing to wait for any more.
     pub(super) fn answer_tmfs(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
         while let Some(due) = self.tmfs.take_due(now) {
-            let numbering = self.respond(due.link);
-            let response = TaskManagementResponse {
-                response: due.response,
-                additional: 0,
-                itt: due.itt,
-                stat_sn: numbering.stat_sn,
-                exp_cmd_sn: numbering.exp_cmd_sn,
-                max_cmd_sn: numbering.max_cmd_sn,
-            };
-            let response = Response::TaskManagement(response);
-            self.say(due.link, response, Bytes::new(), actions);
+            self.respond_tmf(due.link, due.itt, due.response, actions);
             if due.drops_sessions {
                 actions.push_back(Action::DropSessions);
             }

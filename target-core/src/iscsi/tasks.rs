@@ -9,6 +9,7 @@ use iscsi_proto::{Itt, Lun, Sn};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::event::LinkId;
+use super::reassign::Adrift;
 use crate::scsi::Sense;
 use crate::transfer::{AbortSignal, TaskId};
 
@@ -35,6 +36,8 @@ pub(super) struct Task {
     pub(super) id: TaskId,
     /// Its connection: data and status go by no other (§4.2.5).
     pub(super) link: LinkId,
+    /// Its connection is gone, and it has no other yet.
+    pub(super) adrift: Option<Box<Adrift>>,
     pub(super) cmd_sn: Sn,
     /// Bytes that were announced and have not moved, of a task with Data-In.
     pub(super) missing: u32,
@@ -79,6 +82,7 @@ impl TaskTable {
         let task = Task {
             id,
             link,
+            adrift: None,
             cmd_sn: pdu.cmd_sn,
             missing: pdu.expected_len,
             lun,
@@ -110,6 +114,30 @@ impl TaskTable {
         let task = self.tasks.remove(&itt.0)?;
         self.immediate -= usize::from(task.immediate);
         Some(task)
+    }
+
+    /// A task's connection is gone.
+    pub(super) fn set_adrift(&mut self, itt: Itt, adrift: Adrift) {
+        if let Some(task) = self.tasks.get_mut(&itt.0) {
+            task.adrift = Some(Box::new(adrift));
+        }
+    }
+
+    /// A task without a connection gets another; its patience for Data-Out begins anew.
+    pub(super) fn take_up(&mut self, itt: Itt, link: LinkId, now: Instant) -> Option<Adrift> {
+        let task = self.tasks.get_mut(&itt.0)?;
+        let adrift = task.adrift.take()?;
+        task.link = link;
+        if let Some(get) = &mut task.get {
+            get.since = now;
+        }
+        Some(*adrift)
+    }
+
+    /// Until when tasks without a connection are kept.
+    pub(super) fn adrift_until(&self) -> Option<Instant> {
+        let adrift = self.tasks.values().filter_map(|task| task.adrift.as_ref());
+        adrift.map(|adrift| adrift.until).min()
     }
 
     /// Tags of the tasks that `concerns` picks.
@@ -144,6 +172,11 @@ impl TaskTable {
         }
     }
 
+    /// Some Data-Out came.
+    pub(super) fn data_came(&mut self, now: Instant) {
+        self.data_came = Some(now);
+    }
+
     /// Tasks that wait for Data-Out are to be looked after from now on.
     pub(super) fn look_after(&mut self, now: Instant, patience: Duration) {
         self.look_for_waiting.get_or_insert(now + patience);
@@ -159,7 +192,8 @@ impl TaskTable {
         if self.look_for_waiting.is_none_or(|due| now < due) {
             return Vec::new();
         }
-        let waiting = self.tasks.iter().filter(|(_, task)| task.get.is_some());
+        let waits = |task: &Task| task.get.is_some() && task.adrift.is_none();
+        let waiting = self.tasks.iter().filter(|(_, task)| waits(task));
         let waiting: Vec<_> = waiting.map(|(itt, task)| (task.link, Itt(*itt))).collect();
         self.look_for_waiting = (!waiting.is_empty()).then(|| now + patience);
         waiting
@@ -179,6 +213,7 @@ impl TaskTable {
         let waiting = self
             .tasks
             .iter()
+            .filter(|(_, task)| task.adrift.is_none())
             .filter_map(|(itt, task)| Some((Itt(*itt), task.link, task.get.as_ref()?.since)));
         let Some((itt, link, since)) = waiting.min_by_key(|(.., since)| *since) else {
             self.look_for_stuck = None;

@@ -179,9 +179,9 @@ impl Sense {
     pub const UNEXPECTED_UNSOLICITED_DATA: Self = Self::new(SenseKey::AbortedCommand, 0x0c, 0x0c);
     /// 0B/0C/0D: not as much data as announced.
     pub const NOT_ENOUGH_UNSOLICITED_DATA: Self = Self::new(SenseKey::AbortedCommand, 0x0c, 0x0d);
-    /// 0B/47/05: a data digest did not match.
-    /// Aborted for the sake of other commands; the initiator may repeat it.
+    /// 0B/00/00: aborted for the sake of other commands; the initiator may repeat it.
     pub const ABORTED_COMMAND: Self = Self::new(SenseKey::AbortedCommand, 0x00, 0x00);
+    /// 0B/47/05: a data digest did not match.
     pub const PROTOCOL_SERVICE_CRC_ERROR: Self = Self::new(SenseKey::AbortedCommand, 0x47, 0x05);
     /// 0B/11/13 is SNACK's; 0B/4B/00 DATA PHASE ERROR: offsets or lengths that do not fit the R2T.
     pub const DATA_PHASE_ERROR: Self = Self::new(SenseKey::AbortedCommand, 0x4b, 0x00);

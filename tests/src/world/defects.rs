@@ -30,6 +30,12 @@ pub enum Defect {
     WrongR2tOffset,
     /// Responses count as acknowledged that have not been: task management overtakes them on another connection.
     ImaginedAcknowledgement,
+    /// A SNACK leads to nothing.
+    UnansweredSnack,
+    /// Nobody asks for Data-Out that were lost.
+    DataOutNotLookedAfter,
+    /// What a lost connection had kept of its tasks is forgotten.
+    ForgottenRemains,
     /// Task management waits for the store.
     AbortWaitsForStore,
     /// A login waits for the store.
@@ -60,7 +66,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect there is.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::SkippedStatSn,
         Self::ResponseAfterAbort,
         Self::WrongDataInOffset,
@@ -73,6 +79,9 @@ impl Defect {
         Self::ShortDataIn,
         Self::WrongR2tOffset,
         Self::ImaginedAcknowledgement,
+        Self::UnansweredSnack,
+        Self::DataOutNotLookedAfter,
+        Self::ForgottenRemains,
         Self::AbortWaitsForStore,
         Self::LoginWaitsForStore,
         Self::LeakedBuffer,
@@ -91,7 +100,11 @@ impl Defect {
     /// ErrorRecoveryLevel of the sessions that it shows in.
     #[must_use]
     pub const fn level(self) -> u8 {
-        0
+        match self {
+            Self::UnansweredSnack | Self::DataOutNotLookedAfter => 1,
+            Self::ForgottenRemains => 2,
+            _ => 0,
+        }
     }
 
     /// The rule that it breaks.
@@ -102,7 +115,9 @@ impl Defect {
             Self::ImaginedAcknowledgement | Self::ResponseAfterAbort => Check::SilentAfterAbort,
             Self::WrongDataInOffset | Self::StatusBeforeData | Self::ShortDataIn => Check::DataIn,
             Self::WrongResidual => Check::Residual,
-            Self::LostResponse | Self::DoubledResponse => Check::AnsweredOnce,
+            Self::LostResponse | Self::DoubledResponse | Self::UnansweredSnack => Check::AnsweredOnce,
+            Self::DataOutNotLookedAfter => Check::Liveness,
+            Self::ForgottenRemains => Check::DataIn,
             Self::ReturningExpCmdSn | Self::ShrinkingWindow => Check::CommandWindow,
             Self::WrongR2tOffset => Check::DataOut,
             Self::AbortWaitsForStore => Check::TaskManagementInTime,

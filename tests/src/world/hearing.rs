@@ -71,7 +71,7 @@ impl Session {
                 // It is the last word on its tasks: what was said before it comes first.
                 if self.is_new(leg, response.stat_sn) && self.is_next(leg, response.stat_sn) {
                     self.stat_sn(leg, response.stat_sn);
-                    self.managed(&response);
+                    self.managed(leg, &response);
                 }
             }
             Response::NopIn(nop) => {
@@ -144,6 +144,7 @@ impl Session {
             self.legs.retain(|leg| leg.cid != cid);
         }
         match response {
+            LogoutResponseCode::Success if self.reassigns() && parting.keeps_tasks() => self.leg_is_lost(cid),
             // The target may have noticed by itself that it is gone.
             LogoutResponseCode::Success | LogoutResponseCode::CidNotFound => self.leg_is_over(cid),
             LogoutResponseCode::RecoveryNotSupported | LogoutResponseCode::CleanupFailed => {
@@ -192,9 +193,10 @@ impl Session {
     }
 
     fn r2t_again(&mut self, leg: u16, r2t: &R2t) {
-        let Some(task) = self.tasks.get_mut(&r2t.itt.0).filter(|task| task.leg == leg) else {
+        if !self.is_allegiant(r2t.itt.0, leg) {
             return;
-        };
+        }
+        let task = self.tasks.get_mut(&r2t.itt.0).expect("looked up above");
         match task.r2t_again(r2t) {
             Ok(Some((from, to))) => self.data_out(r2t.itt.0, r2t.ttt, from, to),
             Ok(None) => {}
@@ -264,6 +266,7 @@ impl Session {
     }
 
     fn task(&mut self, leg: u16, itt: Itt, what: &str) -> Option<&mut Task> {
+        self.is_allegiant(itt.0, leg);
         if let Some(task) = self.tasks.get(&itt.0) {
             if task.leg == leg {
                 return self.tasks.get_mut(&itt.0);
@@ -301,7 +304,7 @@ impl Session {
         }
     }
 
-    fn managed(&mut self, response: &TaskManagementResponse) {
+    fn managed(&mut self, leg: u16, response: &TaskManagementResponse) {
         let Some(tmf) = self.tmfs.remove(&response.itt.0) else {
             if self.recovers() {
                 // It was said twice, and answered twice.
@@ -323,6 +326,9 @@ impl Session {
         }
         if let Some(reset) = tmf.reset {
             self.scene.reset_ended(reset);
+        }
+        if tmf.function == Function::TaskReassign {
+            return self.reassigned(leg, tmf.covers[0], response.response);
         }
         match response.response {
             TmfResponse::Complete => {}

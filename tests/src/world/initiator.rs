@@ -96,7 +96,9 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
     // With nothing outstanding the window must be as wide as ever.
     session.ping();
     if settle(session).await {
-        session.check_window();
+        if session.scene.mischief == 0 {
+            session.check_window();
+        }
         // Not everyone says goodbye.
         if random.percent(75) {
             session.log_out();
@@ -167,7 +169,15 @@ async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
         Step::LoseOne => {
             if let Some((lost, by)) = two_legs(session, random) {
                 session.lose_leg(lost);
-                session.part(by, LogoutReason::CloseConnection, lost);
+                if session.reassigns() && random.percent(30) {
+                    return take_up(session, lost, random).await;
+                }
+                let reason = if session.reassigns() && random.percent(80) {
+                    LogoutReason::RemoveConnectionForRecovery
+                } else {
+                    LogoutReason::CloseConnection
+                };
+                session.part(by, reason, lost);
             }
             None
         }
@@ -181,9 +191,27 @@ async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
         // The window is shut just now.
         Step::Command | Step::Ping | Step::Logout => None,
         Step::Reinstate => Some(End::Beside),
+        Step::Lose if session.reassigns() && session.partings.is_empty() && random.percent(80) => {
+            let lost: Vec<u16> = session.legs.iter().map(|leg| leg.cid).collect();
+            lost.iter().for_each(|cid| session.lose_leg(*cid));
+            let mut end = None;
+            for cid in lost {
+                end = end.or(take_up(session, cid, random).await);
+            }
+            end
+        }
         Step::Lose => Some(End::Again),
         Step::FallSilent => Some(fall_silent(session).await),
     }
+}
+
+/// Opens a connection in the place of one that broke, and goes on with its tasks.
+async fn take_up(session: &mut Session, cid: u16, random: &mut Random) -> Option<End> {
+    if !join(session, cid, random).await {
+        return Some(End::Again);
+    }
+    session.leg_is_lost(cid);
+    None
 }
 
 /// Two different connections that stay as they are, if there are so many.

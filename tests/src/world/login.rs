@@ -21,6 +21,8 @@ pub(crate) struct Terms {
     pub(crate) tsih: Tsih,
     pub(crate) max_connections: usize,
     pub(crate) level: usize,
+    /// Of the first connection.
+    pub(crate) max_recv: usize,
     pub(crate) max_send: usize,
     pub(crate) max_burst: usize,
     pub(crate) first_burst: usize,
@@ -31,10 +33,11 @@ pub(crate) struct Terms {
 /// Opens a connection and begins a session; `None` when that failed, which is in the ledger then.
 pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> Option<Session> {
     let cmd_sn = Sn(random.next() as u32);
-    let (leg, response, pairs) = open(scene, id, random, (Tsih::NEW, 0), cmd_sn).await?;
+    let (leg, response, pairs) = open(scene, id, random, (Tsih::NEW, 0), cmd_sn, None).await?;
     let terms = Terms {
         tsih: response.tsih,
         max_connections: number(&pairs, "MaxConnections", 1),
+        max_recv: leg.max_recv,
         level: number(&pairs, "ErrorRecoveryLevel", 0),
         max_send: number(&pairs, "MaxRecvDataSegmentLength", 8192),
         max_burst: number(&pairs, "MaxBurstLength", 262_144),
@@ -52,7 +55,8 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
 pub(crate) async fn join(session: &mut Session, cid: u16, random: &mut Random) -> bool {
     let scene = Arc::clone(&session.scene);
     let (tsih, cmd_sn) = (session.terms.tsih, session.cmd_sn);
-    let Some((leg, ..)) = open(&scene, session.id, random, (tsih, cid), cmd_sn).await else {
+    let max_recv = session.reassigns().then_some(session.terms.max_recv);
+    let Some((leg, ..)) = open(&scene, session.id, random, (tsih, cid), cmd_sn, max_recv).await else {
         return false;
     };
     session.note(format_args!("connection {cid} joined"));
@@ -67,6 +71,7 @@ async fn open(
     random: &mut Random,
     (tsih, cid): (Tsih, u16),
     cmd_sn: Sn,
+    max_recv: Option<usize>,
 ) -> Option<(Leg, LoginResponse, Vec<KeyValue>)> {
     let delay_ms = random.pick(&[0, 1, 5, 30]);
     let (mut to_target, at_target) = pipe(random.fork(), delay_ms);
@@ -75,7 +80,9 @@ async fn open(
         .accept
         .send((from_target, at_target))
         .expect("the world accepts as long as initiators live");
-    let max_recv = random.pick(&[512, 4096, 8192, 65_536, 262_144]);
+    // A session's tasks may move from one of its connections to another.
+    let drawn = random.pick(&[512, 4096, 8192, 65_536, 262_144]);
+    let max_recv = max_recv.unwrap_or(drawn);
     let exp_stat_sn = Sn(random.next() as u32);
     let request = Request::Login(LoginRequest {
         transit: true,

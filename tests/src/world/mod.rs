@@ -23,6 +23,7 @@ mod patience;
 mod pipe;
 mod plan;
 mod random;
+mod reassign;
 mod recovery;
 mod scene;
 mod session;

@@ -10,7 +10,9 @@ use bytes::Bytes;
 use iscsi_proto::pdu::{DataIn, DataInStatus, Request, Response, Snack, SnackType};
 use iscsi_proto::{Ahs, Itt, Ttt};
 use target_core::data_out::{DataOutBook, Effect, OutRules};
-use target_core::datamover::{DataMover, GetData, Notify, Numbering, PutData, TransportClosed, Unsent};
+use target_core::datamover::{
+    DataMover, GetData, Notify, Numbering, PutData, TaskRemains, TransportClosed, Unsent,
+};
 use target_core::iscsi::SessionParams;
 use target_core::replay::{Replay, ReplayRules, Segment};
 use tokio::sync::OwnedSemaphorePermit;
@@ -268,6 +270,30 @@ impl DataMover for SimMover {
     fn look_after(&mut self, itt: Itt) {
         self.data_out.look_after(itt);
         self.apply_data_out();
+    }
+
+    fn surrender(&mut self, itt: Itt) -> TaskRemains {
+        TaskRemains {
+            sent: self.replay.as_mut().map(|replay| replay.surrender(itt)),
+            out: self.data_out.surrender(itt),
+        }
+    }
+
+    fn adopt(
+        &mut self,
+        itt: Itt,
+        remains: TaskRemains,
+        next_data_sn: u32,
+        numbering: Numbering,
+    ) -> Result<(), Unsent> {
+        let (Some(replay), Some(sent)) = (&mut self.replay, remains.sent) else {
+            return Err(Unsent::Unknown);
+        };
+        let again = replay.adopt(itt, sent, next_data_sn, numbering)?;
+        self.data_out.adopt(itt, remains.out, numbering);
+        self.send_segments(again, None);
+        self.apply_data_out();
+        Ok(())
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -167,10 +167,10 @@ impl Session {
         let (function, unit, mut covers) = (tmf.function, tmf.unit, tmf.covers.clone());
         for covered in &covers {
             if let Some(task) = self.tasks.get_mut(covered) {
-                task.may_be_gone = true;
+                task.may_be_gone |= function != Function::TaskReassign;
             }
         }
-        if function == Function::AbortTask {
+        if matches!(function, Function::AbortTask | Function::TaskReassign) {
             covers.retain(|covered| self.tasks.contains_key(covered));
             if covers.is_empty() {
                 self.tmfs.remove(&itt);
@@ -180,7 +180,13 @@ impl Session {
             let of_unit = self.tasks.iter().filter(|(_, task)| task.unit == unit);
             covers = of_unit.map(|(itt, _)| *itt).collect();
         }
-        let again = self.manage_tasks(function, unit, covers);
+        // A task that has moved already is found where it moved to.
+        let leg = self.tmfs[&itt].leg;
+        let again = if self.leg(leg).is_some_and(|leg| !leg.is_closing) {
+            self.manage_on(leg, function, unit, covers)
+        } else {
+            self.manage_tasks(function, unit, covers)
+        };
         if let Some(tmf) = self.tmfs.get_mut(&again) {
             tmf.repeats = Some(itt);
         }

@@ -83,6 +83,16 @@ pub(crate) struct Parting {
     pub(crate) said_at: Instant,
 }
 
+impl Parting {
+    /// Whether it is one after which tasks may be taken up by another connection.
+    pub(crate) fn keeps_tasks(&self) -> bool {
+        let Request::Logout(pdu) = &self.request else {
+            return false;
+        };
+        pdu.reason == LogoutReason::RemoveConnectionForRecovery
+    }
+}
+
 /// A ping that has not been answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ping {
@@ -340,16 +350,30 @@ impl Session {
     }
 
     pub(crate) fn manage_tasks(&mut self, function: Function, unit: usize, covers: Vec<u32>) -> u32 {
-        let itt = self.fresh_itt();
         let leg = self.any_leg();
+        self.manage_on(leg, function, unit, covers)
+    }
+
+    /// The same on a connection of choice.
+    pub(crate) fn manage_on(&mut self, leg: u16, function: Function, unit: usize, covers: Vec<u32>) -> u32 {
+        let itt = self.fresh_itt();
         let (referenced_itt, ref_cmd_sn) = match function {
-            Function::AbortTask => (Itt(covers[0]), self.tasks[&covers[0]].cmd_sn),
+            Function::AbortTask | Function::TaskReassign => (Itt(covers[0]), self.tasks[&covers[0]].cmd_sn),
             _ => (Itt::RESERVED, Sn(0)),
         };
         for covered in &covers {
             let task = self.tasks.get_mut(covered).expect("chosen among them");
-            task.aborting = true;
+            if function == Function::TaskReassign {
+                task.moving_to = Some(leg);
+            } else {
+                task.aborting = true;
+            }
         }
+        // Where nothing is missing it does not matter which of both is said.
+        let exp_data_sn = match function {
+            Function::TaskReassign if self.random.percent(50) => self.tasks[&covers[0]].next_data_sn(),
+            _ => 0,
+        };
         let reset = matches!(function, Function::ClearTaskSet | Function::LogicalUnitReset)
             .then(|| self.scene.reset_begins(self.id, unit));
         let request = Request::TaskManagement(TaskManagementRequest {
@@ -361,7 +385,7 @@ impl Session {
             cmd_sn: self.cmd_sn,
             exp_stat_sn: self.exp_stat_sn(leg),
             ref_cmd_sn,
-            exp_data_sn: 0,
+            exp_data_sn,
         });
         self.note(format_args!(
             "-> {itt:#x} on {leg} {function:?} lun {unit} of {covers:x?}"
@@ -470,6 +494,12 @@ impl Session {
             task.aborted(&self.scene);
             self.dead.insert(itt);
         }
+        self.settle_tmfs_of(cid);
+        self.fill_numbers_of(cid);
+    }
+
+    /// Requests that a connection has taken with it are answered by nothing.
+    pub(crate) fn settle_tmfs_of(&mut self, cid: u16) {
         let unanswered: Vec<u32> = self
             .tmfs
             .iter()
@@ -483,6 +513,9 @@ impl Session {
             }
             // Whether it was done nobody knows.
             for covered in tmf.covers {
+                if tmf.function == Function::TaskReassign {
+                    continue;
+                }
                 if let Some(task) = self.tasks.get_mut(&covered) {
                     task.may_be_gone = true;
                     let unit = task.unit;
@@ -490,11 +523,16 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Numbers that a connection may have lost are filled, but for those of commands that are going to be sent again.
+    pub(crate) fn fill_numbers_of(&mut self, cid: u16) {
         self.under_way
             .retain(|(cmd_sn, _)| !cmd_sn.precedes(self.exp_cmd_sn));
         for place in 0..self.under_way.len() {
             let (cmd_sn, leg) = self.under_way[place];
-            if leg == cid {
+            let is_command = self.tasks.values().any(|task| task.cmd_sn == cmd_sn);
+            if leg == cid && !is_command {
                 let leg = self.any_leg();
                 self.under_way[place].1 = leg;
                 let itt = self.ping_as(leg, cmd_sn);

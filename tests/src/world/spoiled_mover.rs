@@ -8,8 +8,11 @@ use backstores::BufPool;
 use bytes::Bytes;
 use iscsi_proto::pdu::{NopOut, Request, Residual, Response, ScsiResponse, ScsiResponseCode, Snack};
 use iscsi_proto::{Itt, Lun, Sn, Ttt};
-use target_core::datamover::{DataMover, GetData, Notify, Numbering, PutData, TransportClosed, Unsent};
+use target_core::datamover::{
+    DataMover, GetData, Notify, Numbering, PutData, TaskRemains, TransportClosed, Unsent,
+};
 use target_core::iscsi::SessionParams;
+use target_core::replay::SentTask;
 
 use super::defects::Defect;
 use super::mover::SimMover;
@@ -238,6 +241,9 @@ impl DataMover for SpoiledMover {
     }
 
     fn snack(&mut self, snack: &Snack, numbering: Numbering) -> Result<(), Unsent> {
+        if self.defect == Defect::UnansweredSnack {
+            return Ok(());
+        }
         self.inner.snack(snack, numbering)
     }
 
@@ -246,7 +252,31 @@ impl DataMover for SpoiledMover {
     }
 
     fn look_after(&mut self, itt: Itt) {
-        self.inner.look_after(itt);
+        if self.defect != Defect::DataOutNotLookedAfter {
+            self.inner.look_after(itt);
+        }
+    }
+
+    fn surrender(&mut self, itt: Itt) -> TaskRemains {
+        self.inner.surrender(itt)
+    }
+
+    fn adopt(
+        &mut self,
+        itt: Itt,
+        remains: TaskRemains,
+        next_data_sn: u32,
+        numbering: Numbering,
+    ) -> Result<(), Unsent> {
+        if self.defect == Defect::ForgottenRemains {
+            // As if nothing had been sent.
+            let nothing = TaskRemains {
+                sent: Some(SentTask::default()),
+                ..remains
+            };
+            return self.inner.adopt(itt, nothing, next_data_sn, numbering);
+        }
+        self.inner.adopt(itt, remains, next_data_sn, numbering)
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -18,6 +18,8 @@ pub(crate) struct Task {
     pub(crate) unit: usize,
     /// The connection that it belongs to.
     pub(crate) leg: u16,
+    /// The connection that it is to go on with.
+    pub(crate) moving_to: Option<u16>,
     pub(crate) cmd_sn: Sn,
     pub(crate) start: u64,
     pub(crate) sent_at: Instant,
@@ -90,6 +92,7 @@ impl Task {
             command,
             unit,
             leg,
+            moving_to: None,
             cmd_sn,
             start,
             sent_at: Instant::now(),

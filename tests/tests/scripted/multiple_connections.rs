@@ -173,8 +173,12 @@ async fn a_task_management_response_does_not_overtake_a_status_on_another_connec
 }
 
 #[tokio::test]
-async fn a_connection_that_acknowledges_nothing_holds_task_management_up_for_a_second_at_most() {
-    let target = target().await;
+async fn a_silent_connection_does_not_hold_task_management_up_for_ever() {
+    let target = Target::builder()
+        .set("MaxConnections", "4")
+        .set("nop-timeout", "1s")
+        .start()
+        .await;
     let (mut first, mut second) = pair(&target).await;
     first.command(cdb::test_unit_ready()).start().await;
     first.expect::<ScsiResponse>().await;
@@ -182,6 +186,8 @@ async fn a_connection_that_acknowledges_nothing_holds_task_management_up_for_a_s
     let tmf = second.manage(Function::LogicalUnitReset, None).await;
     let (response, _) = second.expect::<TaskManagementResponse>().await;
     assert_eq!((response.itt, response.response), (tmf, TmfResponse::Complete));
+    first.expect::<NopIn>().await;
+    first.expect_closed().await;
 }
 
 #[tokio::test]
