@@ -47,10 +47,11 @@ impl DeferredTmfs {
 }
 
 impl FullFeature {
-    /// Whether commands that were sent before this number may still come by another connection. By the same one they
-    /// cannot: it keeps the order.
+    /// Whether commands that were sent before this number may still come: by another connection, or for the second time
+    /// where lost ones are sent again. One connection by itself keeps the order.
     pub(super) fn misses_commands_before(&self, cmd_sn: Sn) -> bool {
-        self.links.len() > 1 && self.window.exp_cmd_sn().precedes(cmd_sn)
+        let may_come = self.links.len() > 1 || self.params.error_recovery_level > 0;
+        may_come && self.window.exp_cmd_sn().precedes(cmd_sn)
     }
 
     /// Does what waited long enough.

@@ -195,12 +195,20 @@ impl Initiator {
     /// # Panics
     /// When nothing comes, or what comes breaks a rule.
     pub async fn hear(&mut self) -> Option<Pdu> {
+        let pdu = self.hear_again().await?;
+        self.check(&pdu.response);
+        Some(pdu)
+    }
+
+    /// The next PDU where one is expected that came before: its numbers are not held against anything.
+    ///
+    /// # Panics
+    /// When nothing comes.
+    pub async fn hear_again(&mut self) -> Option<Pdu> {
         let read = timeout(PATIENCE, wire::read(&mut self.socket, self.digests)).await;
         let read = read.expect("the target says nothing and does not close either");
         // A reset is an end like any other: it comes when the target closed with bytes of ours unread.
-        let pdu = read.ok().flatten()?;
-        self.check(&pdu.response);
-        Some(pdu)
+        read.ok().flatten()
     }
 
     /// The next PDU, which is of this kind; with its data.

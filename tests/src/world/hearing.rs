@@ -370,7 +370,7 @@ impl Session {
                         format_args!("{} was rejected: {:?}", pdu.itt, reject.reason),
                     );
                 }
-                if self.tasks.contains_key(&pdu.itt.0) {
+                if self.tasks.get(&pdu.itt.0).is_some_and(|task| !task.aborting) {
                     self.retry(pdu.itt.0);
                 }
             }

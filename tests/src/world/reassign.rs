@@ -36,10 +36,18 @@ impl Session {
             // It was answered meanwhile.
             return;
         };
+        if task.leg == leg && task.moving_to.is_none() {
+            // It was asked for twice.
+            return;
+        }
         match response {
-            TmfResponse::Complete => task.leg = leg,
+            TmfResponse::Complete => {
+                task.leg = leg;
+                task.moving_to = None;
+            }
             // Said twice, and heard twice.
             TmfResponse::TaskStillAllegiant if task.leg == leg => {}
+            TmfResponse::TaskDoesNotExist if task.aborting => task.leg = leg,
             TmfResponse::TaskDoesNotExist if !task.cmd_sn.precedes(exp_cmd_sn) => {
                 task.leg = leg;
                 task.moving_to = None;

@@ -40,10 +40,11 @@ impl Session {
 
     /// A Data-In was taken: acknowledges it, or asks for those before it.
     pub(crate) fn after_data_in(&mut self, leg: u16, pdu: &DataIn) {
-        let Some(task) = self.tasks.get(&pdu.itt.0) else {
+        let Some(task) = self.tasks.get_mut(&pdu.itt.0) else {
             return;
         };
         match task.first_gap() {
+            Some(gap) if task.gap_asked_for.replace(gap.0) == Some(gap.0) => {}
             Some(gap) => self.snack(leg, SnackType::DataOrR2t, pdu.itt, Ttt::RESERVED, gap),
             None if pdu.acknowledge => {
                 let next = task.next_data_sn();
@@ -129,7 +130,8 @@ impl Session {
         let unheard: Vec<u32> = self
             .tasks
             .iter()
-            .filter(|(_, task)| !task.cmd_sn.precedes(exp_cmd_sn) && now - task.said_at > AGAIN)
+            .filter(|(_, task)| !task.aborting && !task.cmd_sn.precedes(exp_cmd_sn))
+            .filter(|(_, task)| now - task.said_at > AGAIN)
             .map(|(itt, _)| *itt)
             .collect();
         for itt in unheard {
@@ -138,7 +140,8 @@ impl Session {
         // Pings and commands that were aborted on their way leave numbers to be filled.
         let numbers: Vec<(Sn, u16)> = self.under_way.iter().copied().collect();
         for (cmd_sn, leg) in numbers {
-            let is_command = self.tasks.values().any(|task| task.cmd_sn == cmd_sn);
+            let mut tasks = self.tasks.values();
+            let is_command = tasks.any(|task| task.cmd_sn == cmd_sn && !task.aborting);
             if !is_command && !cmd_sn.precedes(exp_cmd_sn) && self.leg(leg).is_some() {
                 let itt = self.ping_as(leg, cmd_sn);
                 self.fillers.insert(itt);

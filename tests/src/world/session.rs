@@ -531,7 +531,8 @@ impl Session {
             .retain(|(cmd_sn, _)| !cmd_sn.precedes(self.exp_cmd_sn));
         for place in 0..self.under_way.len() {
             let (cmd_sn, leg) = self.under_way[place];
-            let is_command = self.tasks.values().any(|task| task.cmd_sn == cmd_sn);
+            let mut tasks = self.tasks.values();
+            let is_command = tasks.any(|task| task.cmd_sn == cmd_sn && !task.aborting);
             if leg == cid && !is_command {
                 let leg = self.any_leg();
                 self.under_way[place].1 = leg;

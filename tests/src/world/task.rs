@@ -40,6 +40,8 @@ pub(crate) struct Task {
     /// Data-In that came, where some may be lost: place and data, by DataSN.
     pieces: BTreeMap<u32, (u32, Vec<u8>)>,
     next_data_sn: u32,
+    /// Where the gap begins that was asked for last.
+    pub(crate) gap_asked_for: Option<u32>,
     burst: usize,
     next_r2t_sn: u32,
 }
@@ -106,6 +108,7 @@ impl Task {
             received: Vec::new(),
             pieces: BTreeMap::new(),
             next_data_sn: 0,
+            gap_asked_for: None,
             burst: 0,
             next_r2t_sn: 0,
         }

@@ -8,6 +8,8 @@ mod hostile;
 mod login;
 mod multiple_connections;
 mod read_write;
+mod reassignment;
+mod recovery;
 mod residuals;
 mod sessions;
 mod task_management;
