@@ -4,6 +4,7 @@
 
 mod block;
 mod buf;
+mod copy;
 mod disk_store;
 mod engine;
 mod error;
@@ -19,9 +20,10 @@ mod store;
 mod sysfs;
 
 pub use buf::{CHUNK, IoBuf};
+pub use copy::CopySource;
 pub use engine::{DataThread, Engine, EngineChoice, EngineKind, probe};
 pub use error::{OpenError, StoreError, StoreErrorKind, StoreOp};
 pub use fault::{Fault, FaultStore, HeldOp, Matching};
 pub use pool::{BufPool, PoolStats};
 pub use spec::{CacheMode, StoreOptions, StoreSource, open};
-pub use store::{BlockStore, Durability, Geometry};
+pub use store::{Abilities, BlockStore, Durability, Extent, Geometry, Measured, Space};

@@ -1,11 +1,12 @@
 //! What a disk is to everything above: runs of blocks that can be read, written, flushed and unmapped.
 
 use std::fmt;
+use std::io;
 use std::ops::Range;
 
 use async_trait::async_trait;
 
-use crate::{IoBuf, StoreError};
+use crate::{CopySource, IoBuf, StoreError, StoreErrorKind, StoreOp};
 
 /// A run of blocks. Offsets are bytes, multiples of the logical block size, and inside the store: the caller has
 /// checked them against [`Geometry`]. A buffer handed in is owned by the operation until it completes; an operation
@@ -29,6 +30,108 @@ pub trait BlockStore: fmt::Debug + Send + Sync {
 
     /// Makes a range read as zeroes, keeping its space allocated where the store can tell the difference.
     async fn write_zeroes(&self, range: Range<u64>, durability: Durability) -> Result<(), StoreError>;
+
+    /// Asks the medium how large it is by now. What it grew by can be used at once, and [`geometry`](Self::geometry)
+    /// tells the new size. A medium that shrank changes no size, but what lies beyond its end is
+    /// [`OutOfRange`](crate::StoreErrorKind::OutOfRange) from then on. A store over another one passes this on.
+    async fn measure(&self) -> io::Result<Measured> {
+        Ok(Measured::Unchanged)
+    }
+
+    /// How much space the contents take, and how much is left. `None` when the store cannot tell. A store over another
+    /// one passes this on.
+    async fn space(&self) -> io::Result<Option<Space>> {
+        Ok(None)
+    }
+
+    /// What another store needs to copy from this one without help; `None` when nobody can.
+    fn copy_source(&self) -> Option<CopySource> {
+        None
+    }
+
+    /// Copies `len` bytes from byte `from` of `source`, which has them, to byte `at`, as cached writes. Within one store
+    /// the two ranges do not overlap. `false` when this pair of stores cannot, or when it failed: the range then holds
+    /// anything, and the caller reads and writes instead, which also tells what is wrong.
+    async fn copy_from(&self, _source: &CopySource, _from: u64, _at: u64, _len: u64) -> bool {
+        false
+    }
+
+    /// What it can do beyond what every store can.
+    fn abilities(&self) -> Abilities {
+        Abilities::default()
+    }
+
+    /// What kind of space the beginning of `range`, which is not empty, has, and how far that goes. The search goes a
+    /// bounded way: what is told lies inside the range and is never empty, but more of the same kind may follow it.
+    async fn extent(&self, range: Range<u64>) -> Result<Extent, StoreError> {
+        Ok(Extent {
+            end: range.end,
+            mapped: true,
+        })
+    }
+
+    /// A hint that a range will be read soon. `true` when it can be read without touching a medium from now on.
+    async fn prefetch(&self, _range: Range<u64>) -> bool {
+        false
+    }
+
+    /// Makes everything unreadable by replacing the key that the contents are encrypted with; what is read afterwards is
+    /// not told. Only where [`Abilities::key_erase`] says so, else [`StoreErrorKind::NotSupported`].
+    async fn erase_key(&self) -> Result<(), StoreError> {
+        Err(StoreError {
+            kind: StoreErrorKind::NotSupported,
+            op: StoreOp::EraseKey,
+            at: 0,
+            source: None,
+        })
+    }
+}
+
+/// What became of a store's size since it was last asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Measured {
+    /// Nothing.
+    Unchanged,
+    /// There is more of it.
+    Grown {
+        /// Size now, bytes.
+        size: u64,
+    },
+    /// The medium ends before the store does.
+    Shrunk {
+        /// Where, bytes.
+        end: u64,
+    },
+}
+
+/// Space below a store, bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Space {
+    /// Taken by its contents.
+    pub used: u64,
+    /// Left for it and everything else that shares the space; `None` when that is not known.
+    pub available: Option<u64>,
+}
+
+/// What not every store can do. [`Default`] is nothing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Abilities {
+    /// A write of at most so many bytes is done as a whole or not at all, whatever fails meanwhile, the power included;
+    /// 0 when no write is.
+    pub atomic_len: u32,
+    /// [`BlockStore::erase_key`] works.
+    pub key_erase: bool,
+    /// What is written is gone when the process is.
+    pub transient: bool,
+}
+
+/// A run of one kind of space.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Extent {
+    /// Where it ends, bytes. It began where it was asked for.
+    pub end: u64,
+    /// It takes space, or may do so; else it reads as zeroes and takes none.
+    pub mapped: bool,
 }
 
 /// Whether a write may rest in a volatile cache (a later [`BlockStore::flush`] is its promise) or must be on the

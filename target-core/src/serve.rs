@@ -54,6 +54,7 @@ pub async fn serve(
     let connection = Connection::new(link, node, now());
     let reason = server.run(connection, orders).await;
     log_end(&reason);
+    server.tell_end(&reason);
     server.close(&reason).await;
     reason
 }
@@ -189,8 +190,8 @@ impl<M: DataMover> Server<M> {
             Action::Start(start) => self.start(start),
             Action::Manage { itt, function, lun } => {
                 let (nexus, target) = self.session();
-                let response = target.device.manage(nexus, function, lun);
-                connection.handle(now(), Event::Managed { itt, response });
+                let outcome = target.device.manage(nexus, function, lun);
+                connection.handle(now(), Event::Managed { itt, outcome });
             }
             Action::TellCleared(luns) => {
                 let (nexus, target) = self.session();
@@ -206,11 +207,26 @@ impl<M: DataMover> Server<M> {
             }
             Action::Disconnect(link, reason) => {
                 if let Some(wire) = self.wires.remove(link) {
+                    if matches!(reason, CloseReason::LoginFailed(_)) {
+                        wire.membership.tell_end(&reason);
+                    }
                     info!(link = link.0, "a connection of the session is closed: {reason}");
                     self.goodbyes.push(say_goodbye(wire, &reason));
                 }
             }
             Action::Admit(_) | Action::Close(_) => unreachable!("done by the loop itself"),
+        }
+    }
+
+    /// Tells whoever watches the node.
+    fn tell_end(&mut self, reason: &CloseReason) {
+        match &self.place {
+            Some(place) => place.tell_end(reason),
+            None => {
+                if let Some(wire) = self.wires.get(LinkId::LEADING) {
+                    wire.membership.tell_end(reason);
+                }
+            }
         }
     }
 

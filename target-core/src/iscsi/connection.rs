@@ -66,7 +66,7 @@ impl Connection {
             Phase::FullFeature(full) => match event {
                 Event::Notify(link, notify) => full.notify(link, notify, &self.node, now, &mut self.actions),
                 Event::Task(event) => full.task_event(event, now, &mut self.actions),
-                Event::Managed { itt, response } => full.managed(itt, response, now, &mut self.actions),
+                Event::Managed { itt, outcome } => full.managed(itt, outcome, now, &mut self.actions),
                 Event::Join(link, login) => full.join(link, login, now, &mut self.actions),
                 Event::Adopted(link, itt, result) => {
                     full.adopted(link, itt, result, now, &mut self.actions);

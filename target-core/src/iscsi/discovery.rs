@@ -17,6 +17,8 @@ pub struct Asker<'a> {
     pub initiator: &'a IscsiName,
     /// Our end of the connection it asks over.
     pub local: SocketAddr,
+    /// Where it comes from.
+    pub peer: IpAddr,
     /// This machine's addresses, for portals that listen on all of them.
     pub interfaces: &'a [IpAddr],
 }
@@ -36,7 +38,7 @@ pub(super) fn targets(directory: &Directory, asker: &Asker<'_>, wanted: Wanted<'
             Wanted::All => true,
             Wanted::One(name) => *name == target.name,
         };
-        if asked_for && target.access.admits(asker.initiator) {
+        if asked_for && target.access.admits(asker.initiator, asker.peer) {
             records.push(("TargetName".to_owned(), target.name.to_string()));
             let addresses = addresses(directory, asker, target).into_iter();
             records.extend(addresses.map(|address| ("TargetAddress".to_owned(), address)));
@@ -47,12 +49,16 @@ pub(super) fn targets(directory: &Directory, asker: &Asker<'_>, wanted: Wanted<'
 
 /// Where `target` can be reached: the address the asker came in by first, then those of its family.
 fn addresses(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<String> {
+    let advertised = advertised(directory, asker, target);
+    if !advertised.is_empty() {
+        return advertised;
+    }
     let came_by = plain(asker.local);
     let mut reachable: Vec<SocketAddr> = Vec::new();
     let portals = directory
         .portals
         .iter()
-        .filter(|portal| portal.tpgt == target.tpgt);
+        .filter(|portal| target.device.has_port(portal.tpgt));
     for address in portals.flat_map(|portal| expand(portal.address, asker)) {
         if is_reachable(address.ip(), came_by.ip()) && !reachable.contains(&address) {
             reachable.push(address);
@@ -67,7 +73,20 @@ fn addresses(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<S
     });
     reachable
         .into_iter()
-        .map(|address| format_address(address, target.tpgt))
+        .map(|address| format_address(address, directory.portal_group(target, address)))
+        .collect()
+}
+
+/// What is told instead, where a rule says so. The narrowest network that has one decides.
+fn advertised(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<String> {
+    let rules = directory
+        .advertised
+        .iter()
+        .filter(|rule| target.device.has_port(rule.tpgt) && rule.from.contains(asker.peer));
+    let narrowest = rules.clone().map(|rule| rule.from.prefix_len()).max();
+    rules
+        .filter(|rule| Some(rule.from.prefix_len()) == narrowest)
+        .map(|rule| format!("{},{}", rule.address, rule.tpgt.0))
         .collect()
 }
 

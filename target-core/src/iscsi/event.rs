@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use backstores::IoBuf;
 use bytes::Bytes;
-use iscsi_proto::pdu::{Function, Response, ScsiCommand, Snack, TmfResponse};
+use iscsi_proto::pdu::{Function, Response, ScsiCommand, Snack};
 use iscsi_proto::{Ahs, Itt, Lun};
 
 use super::login_phase::JoiningLogin;
 use super::{Admission, LoginFailure, SessionParams};
 use crate::datamover::{GetData, Notify, Numbering, PutData, TransportClosed, Unsent};
 use crate::iscsi::registry::{Admitted, Refusal};
+use crate::scsi::TmfOutcome;
 use crate::transfer::{AbortSignal, TaskEvent, TaskId};
 
 /// A connection of a session, by the order in which they came; never used twice in a session. (A CID is: a connection
@@ -36,7 +37,7 @@ pub enum Event {
         /// Tag of the task management request.
         itt: Itt,
         /// What the device answered.
-        response: TmfResponse,
+        outcome: TmfOutcome,
     },
     /// Answer to [`Action::Admit`].
     Admission(Result<Admitted, Refusal>),

@@ -252,7 +252,7 @@ impl Login {
                 .map(|pair| excerpt(&pair.value))
         };
         self.said = (said("InitiatorName"), said("TargetName"));
-        let identity = Identity::from_first_request(&self.directory, pairs)?;
+        let identity = Identity::from_first_request(&self.directory, self.link.peer.ip(), pairs)?;
         if self.stage != LoginStage::Security
             && matches!(identity.chap(&self.directory), ChapPolicy::Required { .. })
         {
@@ -261,7 +261,8 @@ impl Login {
         let mut answers = Answers::new();
         if let Some(target) = &identity.target {
             // §13.9: due in the first response of a normal session.
-            answers.push(("TargetPortalGroupTag".to_owned(), target.tpgt.0.to_string()));
+            let group = self.directory.portal_group(target, self.link.local);
+            answers.push(("TargetPortalGroupTag".to_owned(), group.0.to_string()));
             if let Some(alias) = &target.alias {
                 answers.push(("TargetAlias".to_owned(), alias.clone()));
             }
@@ -382,13 +383,23 @@ impl Login {
     }
 
     fn refuse(self, request: &LoginRequest, refusal: Refusal) -> LoginStep {
+        let Refusal {
+            status,
+            reason,
+            fix,
+            target_address,
+        } = refusal;
+        let mut text = Vec::new();
+        if let Some(address) = target_address {
+            text::push_pair(&mut text, "TargetAddress", &address);
+        }
         let answer = LoginAnswer {
             current_stage: request.current_stage,
             next_stage: request.current_stage,
-            status: refusal.status,
+            status,
+            text,
             ..self.empty_answer(request)
         };
-        let Refusal { status, reason, fix } = refusal;
         let (initiator, target) = self.said;
         let failure = LoginFailure {
             status,

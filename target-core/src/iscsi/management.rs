@@ -12,6 +12,7 @@ use iscsi_proto::pdu::TmfResponse;
 use iscsi_proto::{Itt, Sn};
 
 use super::event::LinkId;
+use crate::scsi::TmfOutcome;
 
 /// Requests that have not been answered.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ pub(super) struct BegunTmf<'a> {
     pub(super) link: LinkId,
     pub(super) itt: Itt,
     /// `None` while the device has to answer.
-    pub(super) response: Option<TmfResponse>,
+    pub(super) outcome: Option<TmfOutcome>,
     /// Tasks whose Data-Out is being let go of.
     pub(super) releasing: &'a [Itt],
     /// What has to be acknowledged first, on other connections: all responses before these.
@@ -40,7 +41,7 @@ struct PendingTmf {
     link: LinkId,
     itt: Itt,
     /// `None` until the device has answered.
-    response: Option<TmfResponse>,
+    outcome: Option<TmfOutcome>,
     /// Tasks whose Data-Out is being let go of.
     releasing: BTreeSet<u32>,
     fence: Vec<(LinkId, Sn)>,
@@ -56,7 +57,7 @@ struct PendingTmf {
 pub(super) struct DueTmf {
     pub(super) link: LinkId,
     pub(super) itt: Itt,
-    pub(super) response: TmfResponse,
+    pub(super) outcome: TmfOutcome,
     /// TARGET COLD RESET: the sessions go as well.
     pub(super) drops_sessions: bool,
 }
@@ -66,7 +67,7 @@ impl PendingTmfs {
         self.pending.push(PendingTmf {
             link: tmf.link,
             itt: tmf.itt,
-            response: tmf.response,
+            outcome: tmf.outcome,
             releasing: tmf.releasing.iter().map(|itt| itt.0).collect(),
             fence: tmf.fence,
             deadline: now + RELEASE_PATIENCE,
@@ -76,9 +77,9 @@ impl PendingTmfs {
     }
 
     /// The device has done its part.
-    pub(super) fn managed(&mut self, itt: Itt, response: TmfResponse) {
+    pub(super) fn managed(&mut self, itt: Itt, outcome: TmfOutcome) {
         if let Some(pending) = self.pending.iter_mut().find(|pending| pending.itt == itt) {
-            pending.response = Some(response);
+            pending.outcome = Some(outcome);
         }
     }
 
@@ -116,15 +117,15 @@ impl PendingTmfs {
         let is_due = |pending: &PendingTmf| {
             let releases = !pending.releasing.is_empty() && now < pending.deadline;
             let fenced = !pending.fence.is_empty() && now < pending.fence_deadline;
-            pending.response.is_some() && !releases && !fenced
+            pending.outcome.is_some() && !releases && !fenced
         };
         let pending = self.pending.remove(self.pending.iter().position(is_due)?);
-        let response = pending.response.expect("checked above");
+        let outcome = pending.outcome.expect("checked above");
         Some(DueTmf {
             link: pending.link,
             itt: pending.itt,
-            response,
-            drops_sessions: pending.drops_sessions && response == TmfResponse::Complete,
+            outcome,
+            drops_sessions: pending.drops_sessions && outcome.response == TmfResponse::Complete,
         })
     }
 
@@ -157,7 +158,7 @@ mod tests {
         BegunTmf {
             link: LinkId(0),
             itt: Itt(9),
-            response: None,
+            outcome: None,
             releasing,
             fence: fence.to_vec(),
             fence_patience: Duration::from_secs(15),
@@ -168,7 +169,10 @@ mod tests {
     const DUE: DueTmf = DueTmf {
         link: LinkId(0),
         itt: Itt(9),
-        response: TmfResponse::Complete,
+        outcome: TmfOutcome {
+            response: TmfResponse::Complete,
+            additional: 0,
+        },
         drops_sessions: false,
     };
 
@@ -177,7 +181,7 @@ mod tests {
         let (mut tmfs, now) = (PendingTmfs::default(), Instant::now());
         tmfs.begin(abort(&[Itt(1), Itt(2)], &[]), now);
         tmfs.released(Itt(1));
-        tmfs.managed(Itt(9), TmfResponse::Complete);
+        tmfs.managed(Itt(9), TmfResponse::Complete.into());
         assert_eq!(tmfs.take_due(now), None);
         assert_eq!(tmfs.take_due(now + RELEASE_PATIENCE), Some(DUE));
         assert_eq!(tmfs.len(), 0);
@@ -187,7 +191,7 @@ mod tests {
     fn an_answer_does_not_overtake_what_was_said_on_another_connection() {
         let (mut tmfs, now) = (PendingTmfs::default(), Instant::now());
         tmfs.begin(abort(&[], &[(LinkId(1), Sn(7)), (LinkId(2), Sn(3))]), now);
-        tmfs.managed(Itt(9), TmfResponse::Complete);
+        tmfs.managed(Itt(9), TmfResponse::Complete.into());
         assert!(!tmfs.acknowledged(LinkId(1), Sn(6)));
         assert!(tmfs.acknowledged(LinkId(1), Sn(7)));
         assert_eq!(tmfs.take_due(now), None);

@@ -18,6 +18,7 @@ mod logout;
 mod loss;
 mod management;
 mod negotiate;
+mod observed;
 mod params;
 mod place;
 mod reassign;
@@ -40,6 +41,7 @@ pub use login::{
     Admission, LinkInfo, Login, LoginAnswer, LoginFailure, LoginStep, PendingAdmission, TransportKeys,
 };
 pub use login_phase::JoiningLogin;
+pub use observed::NodeEvent;
 pub use params::{SessionParams, SessionType};
 pub(crate) use place::{Entrance, Joining, SessionPlace};
 pub(crate) use registry::Membership;

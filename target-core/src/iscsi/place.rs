@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use iscsi_proto::Tsih;
 use tokio::sync::mpsc;
 
-use super::JoiningLogin;
 use super::registry::{Admitted, Membership, Node};
+use super::{CloseReason, JoiningLogin};
 
 /// What the registry opens for a login that it lets in.
 #[derive(Debug)]
@@ -63,6 +63,11 @@ impl SessionPlace {
     /// and got `true`, is found by the device when the session ends.
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
+    }
+
+    /// The session comes to its end, for this reason.
+    pub(crate) fn tell_end(&self, reason: &CloseReason) {
+        self.node.tell_end(self.tsih, &self.alive, reason);
     }
 
     /// The next connection that wants to join.

@@ -129,7 +129,7 @@ impl FullFeature {
             TmfResponse::TaskDoesNotExist
         };
         // The new allegiance holds from behind the response (§11.6).
-        self.respond_tmf(link, pdu.itt, response, actions);
+        self.respond_tmf(link, pdu.itt, response.into(), actions);
         if response == TmfResponse::Complete {
             actions.push_back(Action::Adopt {
                 link,

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use iscsi_proto::pdu::LoginStatus;
 use iscsi_proto::{IscsiName, Tsih};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 
+use super::observed::Watchers;
+use super::params::QUERIES_SINCE;
 use super::place::{Entrance, Joining, SessionPlace};
-use super::{Admission, LinkInfo, Order, SessionParams};
+use super::{Admission, CloseReason, LinkInfo, NodeEvent, Order, SessionParams};
 use crate::control::{Directory, Target};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 
@@ -23,6 +25,7 @@ pub struct Node {
     interfaces: fn() -> Vec<IpAddr>,
     registry: Mutex<Registry>,
     abandoned: AtomicUsize,
+    watchers: Watchers,
 }
 
 /// A session as a listing shows it.
@@ -73,6 +76,7 @@ pub struct Refusal {
 pub(crate) struct Membership {
     node: Arc<Node>,
     id: u64,
+    peer: IpAddr,
 }
 
 #[derive(Debug, Default)]
@@ -122,6 +126,7 @@ impl Node {
             interfaces,
             registry: Mutex::default(),
             abandoned: AtomicUsize::new(0),
+            watchers: Watchers::default(),
         })
     }
 
@@ -152,18 +157,33 @@ impl Node {
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionView> {
         let registry = self.registry();
-        let of = |tsih| {
-            let connections = registry.connections.values();
-            connections.filter(|entry| entry.session == Some(tsih)).count()
-        };
         let sessions = registry.sessions.values();
-        sessions.map(|session| session.view(of(session.tsih))).collect()
+        sessions
+            .map(|session| session.view(registry.connections_of(session.tsih)))
+            .collect()
     }
 
     /// Connections alive, those still in login included.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.registry().connections.len()
+    }
+
+    /// Connections that have not come to a session yet.
+    #[must_use]
+    pub fn logins(&self) -> Vec<LinkInfo> {
+        let registry = self.registry();
+        let entries = registry.connections.values();
+        entries
+            .filter(|entry| entry.session.is_none())
+            .map(|entry| entry.link.clone())
+            .collect()
+    }
+
+    /// Sessions that begin and end and logins that fail, from now on.
+    #[must_use]
+    pub fn watch(&self) -> broadcast::Receiver<Arc<NodeEvent>> {
+        self.watchers.subscribe()
     }
 
     /// Commands whose connection is gone and whose store operation still runs.
@@ -201,6 +221,7 @@ impl Node {
         let mut registry = self.registry();
         registry.next_id += 1;
         let id = registry.next_id;
+        let peer = link.peer.ip();
         let entry = Entry {
             link,
             orders: Arc::new(orders),
@@ -208,7 +229,7 @@ impl Node {
         };
         registry.connections.insert(id, entry);
         let node = Arc::clone(self);
-        (Membership { node, id }, receiver)
+        (Membership { node, id, peer }, receiver)
     }
 
     /// A session has ended. Nothing happens when another has taken its place.
@@ -219,6 +240,15 @@ impl Node {
             && let Some(session) = registry.sessions.remove(&tsih.0)
         {
             session.leave();
+        }
+    }
+
+    /// A session comes to its end, for this reason; it goes when it leaves. That it was taken over was told before.
+    pub(super) fn tell_end(&self, tsih: Tsih, alive: &Arc<AtomicBool>, reason: &CloseReason) {
+        let registry = self.registry();
+        let session = registry.sessions.get(&tsih.0);
+        if let Some(session) = session.filter(|session| Arc::ptr_eq(&session.alive, alive)) {
+            registry.tell_end(session, &self.watchers, reason);
         }
     }
 
@@ -236,7 +266,7 @@ impl Node {
     }
 
     /// The target may have gone, or the initiator lost its right, since the login began.
-    fn still_allowed(&self, admission: &Admission) -> Result<(), Refusal> {
+    fn still_allowed(&self, admission: &Admission, peer: IpAddr) -> Result<(), Refusal> {
         let Some(target) = &admission.target else {
             return Ok(());
         };
@@ -248,7 +278,7 @@ impl Node {
                 fix: "create the target again".into(),
             });
         };
-        if !current.access.admits(&admission.initiator.name) {
+        if !current.access.admits(&admission.initiator.name, peer) {
             return Err(Refusal {
                 status: LoginStatus::AuthorizationFailure,
                 reason: format!(
@@ -267,15 +297,22 @@ impl Membership {
     /// here and now (§6.3.5): it is ordered to close, the device hears of the loss before it hears of the new session,
     /// and nobody waits for the old session's commands.
     pub(crate) fn admit(&self, admission: &Admission) -> Result<Entrance, Refusal> {
-        self.node.still_allowed(admission)?;
+        self.node.still_allowed(admission, self.peer)?;
         let mut registry = self.node.registry();
         if admission.tsih != Tsih::NEW {
             return registry.door(self.id, admission).map(Entrance::Door);
         }
+        let directory = self.node.directory();
+        let local = registry
+            .connections
+            .get(&self.id)
+            .expect("a membership is in the registry")
+            .link
+            .local;
         let nexus = admission.target.as_ref().map(|target| {
             let target_port = TargetPort {
                 name: target.name.clone(),
-                tpgt: target.tpgt,
+                tpgt: directory.portal_group(target, local),
             };
             let nexus = NexusId {
                 initiator: admission.initiator.clone(),
@@ -284,12 +321,16 @@ impl Membership {
             (Arc::new(nexus), Arc::clone(target))
         });
         if let Some((nexus, _)) = &nexus {
-            registry.end_older(nexus);
+            registry.end_older(nexus, &self.node.watchers);
         }
-        registry.check_limit(admission, &self.node.directory())?;
+        registry.check_limit(admission, &directory)?;
         let tsih = registry.free_tsih()?;
         if let Some((nexus, target)) = &nexus {
+            target.device.seed(self.node.entropy());
             target.device.attach(nexus);
+            if admission.params.protocol_level >= QUERIES_SINCE {
+                target.device.offer_queries(nexus);
+            }
         }
         let entry = registry.entry(self.id);
         entry.session = Some(tsih);
@@ -306,6 +347,9 @@ impl Membership {
             alive: Arc::clone(&alive),
             door,
         };
+        self.node
+            .watchers
+            .tell(NodeEvent::LoggedIn(Box::new(session.view(1))));
         registry.sessions.insert(tsih.0, session);
         let place = SessionPlace::new(Arc::clone(&self.node), tsih, alive, arrivals);
         Ok(Entrance::Session(Admitted { tsih, nexus }, place))
@@ -314,6 +358,15 @@ impl Membership {
     /// The connection belongs to this session from now on.
     pub(crate) fn belongs_to(&self, tsih: Tsih) {
         self.node.registry().entry(self.id).session = Some(tsih);
+    }
+
+    /// The connection's login came to nothing, for this reason.
+    pub(crate) fn tell_end(&self, reason: &CloseReason) {
+        let registry = self.node.registry();
+        let entry = registry.connections.get(&self.id);
+        if let Some(event) = entry.and_then(|entry| NodeEvent::of_end(&entry.link, None, reason)) {
+            self.node.watchers.tell(event);
+        }
     }
 }
 
@@ -324,6 +377,18 @@ impl Drop for Membership {
 }
 
 impl Registry {
+    fn connections_of(&self, tsih: Tsih) -> usize {
+        let connections = self.connections.values();
+        connections.filter(|entry| entry.session == Some(tsih)).count()
+    }
+
+    fn tell_end(&self, session: &Session, watchers: &Watchers, reason: &CloseReason) {
+        let view = session.view(self.connections_of(session.tsih));
+        if let Some(event) = NodeEvent::of_end(&session.link, Some(view), reason) {
+            watchers.tell(event);
+        }
+    }
+
     fn entry(&mut self, id: u64) -> &mut Entry {
         let entry = self.connections.get_mut(&id);
         entry.expect("a membership is in the registry")
@@ -372,10 +437,15 @@ impl Registry {
         Ok(session.door.clone())
     }
 
-    fn end_older(&mut self, nexus: &NexusId) {
+    fn end_older(&mut self, nexus: &NexusId, watchers: &Watchers) {
         let of_nexus = |session: &Session| session.nexus().is_some_and(|theirs| **theirs == *nexus);
-        for (_, session) in self.sessions.extract_if(.., |_, session| of_nexus(session)) {
+        let older: Vec<_> = self
+            .sessions
+            .extract_if(.., |_, session| of_nexus(session))
+            .collect();
+        for (_, session) in older {
             session.leave();
+            self.tell_end(&session, watchers, &CloseReason::Ordered(Order::Reinstated));
             give(&session.orders, Order::Reinstated);
         }
     }

@@ -14,8 +14,10 @@ use super::SessionType;
 use super::event::{Action, LinkId};
 use super::full_feature::{FullFeature, IMMEDIATE_MAX, Item};
 use super::management::BegunTmf;
+use super::params::QUERIES_SINCE;
 use super::registry::Node;
 use super::tasks::Task;
+use crate::scsi::TmfOutcome;
 
 impl FullFeature {
     pub(super) fn task_management(
@@ -60,16 +62,26 @@ impl FullFeature {
                 let number = pdu.lun.number();
                 self.abort_many(link, pdu, |lun| lun.number() == number, now, actions);
             }
-            Function::TargetWarmReset | Function::TargetColdReset => {
-                self.abort_many(link, pdu, |_| true, now, actions);
-            }
-            Function::ClearAca => self.abort_many(link, pdu, |_| false, now, actions),
-            Function::TaskReassign => self.reassign(link, pdu, actions),
             Function::QueryTask
             | Function::QueryTaskSet
             | Function::ITNexusReset
             | Function::QueryAsyncEvent
-            | Function::Unknown(_) => {
+                if self.params.protocol_level < QUERIES_SINCE =>
+            {
+                self.answer_tmf_at_once(link, pdu.itt, TmfResponse::NotSupported, now, actions);
+            }
+            Function::TargetWarmReset | Function::TargetColdReset | Function::ITNexusReset => {
+                self.abort_many(link, pdu, |_| true, now, actions);
+            }
+            Function::ClearAca | Function::QueryTaskSet | Function::QueryAsyncEvent => {
+                self.abort_many(link, pdu, |_| false, now, actions);
+            }
+            Function::QueryTask => {
+                let response = self.query_task(pdu);
+                self.answer_tmf_at_once(link, pdu.itt, response, now, actions);
+            }
+            Function::TaskReassign => self.reassign(link, pdu, actions),
+            Function::Unknown(_) => {
                 self.answer_tmf_at_once(link, pdu.itt, TmfResponse::NotSupported, now, actions);
             }
         }
@@ -91,7 +103,7 @@ impl FullFeature {
             let tmf = BegunTmf {
                 link,
                 itt: pdu.itt,
-                response: Some(TmfResponse::Complete),
+                outcome: Some(TmfResponse::Complete.into()),
                 releasing: &releasing,
                 fence: self.fence(link, now, actions),
                 fence_patience: self.limits.nop_timeout,
@@ -118,6 +130,25 @@ impl FullFeature {
             TmfResponse::TaskDoesNotExist
         };
         self.answer_tmf_at_once(link, pdu.itt, response, now, actions);
+    }
+
+    /// Whether the task is here, running or waiting its turn (SAM-5 §7.8): succeeded when it is.
+    fn query_task(&self, pdu: &TaskManagementRequest) -> TmfResponse {
+        let addressed = |lun: Lun| lun.number() == pdu.lun.number();
+        let runs = self.tasks.get(pdu.referenced_itt);
+        let mut waiting = self.window.early();
+        let is_here = runs.is_some_and(|task| addressed(task.lun))
+            || waiting.any(|ordered| match &ordered.item {
+                Item::Command { pdu: command, .. } => {
+                    command.itt == pdu.referenced_itt && addressed(command.lun)
+                }
+                Item::Control { .. } => false,
+            });
+        if is_here {
+            TmfResponse::Succeeded
+        } else {
+            TmfResponse::Complete
+        }
     }
 
     /// Functions that concern every task of this session that `concerns` picks by its logical unit, those included
@@ -150,7 +181,7 @@ impl FullFeature {
         let tmf = BegunTmf {
             link,
             itt: pdu.itt,
-            response: None,
+            outcome: None,
             releasing: &releasing,
             fence: self.fence(link, now, actions),
             fence_patience: self.limits.nop_timeout,
@@ -175,7 +206,7 @@ impl FullFeature {
         let tmf = BegunTmf {
             link,
             itt,
-            response: Some(response),
+            outcome: Some(response.into()),
             releasing: &[],
             fence: self.fence(link, now, actions),
             fence_patience: self.limits.nop_timeout,
@@ -240,11 +271,11 @@ impl FullFeature {
     pub(super) fn managed(
         &mut self,
         itt: Itt,
-        response: TmfResponse,
+        outcome: TmfOutcome,
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        self.tmfs.managed(itt, response);
+        self.tmfs.managed(itt, outcome);
         self.answer_tmfs(now, actions);
     }
 
@@ -252,13 +283,13 @@ impl FullFeature {
         &mut self,
         link: LinkId,
         itt: Itt,
-        response: TmfResponse,
+        outcome: TmfOutcome,
         actions: &mut VecDeque<Action>,
     ) {
         let numbering = self.respond(link);
         let response = TaskManagementResponse {
-            response,
-            additional: 0,
+            response: outcome.response,
+            additional: outcome.additional,
             itt,
             stat_sn: numbering.stat_sn,
             exp_cmd_sn: numbering.exp_cmd_sn,
@@ -270,7 +301,7 @@ impl FullFeature {
     /// Answers every request that has nothing to wait for any more.
     pub(super) fn answer_tmfs(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
         while let Some(due) = self.tmfs.take_due(now) {
-            self.respond_tmf(due.link, due.itt, due.response, actions);
+            self.respond_tmf(due.link, due.itt, due.outcome, actions);
             if due.drops_sessions {
                 actions.push_back(Action::DropSessions);
             }
@@ -283,12 +314,12 @@ fn is_of_many_tasks(function: Function) -> bool {
     match function {
         Function::AbortTaskSet
         | Function::ClearTaskSet
+        | Function::ITNexusReset
         | Function::LogicalUnitReset
         | Function::TargetColdReset
         | Function::TargetWarmReset => true,
         Function::AbortTask
         | Function::ClearAca
-        | Function::ITNexusReset
         | Function::QueryAsyncEvent
         | Function::QueryTask
         | Function::QueryTaskSet

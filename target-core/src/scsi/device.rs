@@ -1,8 +1,8 @@
 //! The SCSI target device behind one iSCSI target node: LUN map, nexuses, the way into the engine.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockWriteGuard};
 
 use bytes::Bytes;
 use iscsi_proto::pdu::{Function, TmfResponse};
@@ -10,20 +10,26 @@ use iscsi_proto::{IscsiName, Lun, Tpgt};
 
 pub use iscsi_proto::pdu::TaskAttribute;
 
+use super::access_state::{AccessState, GroupView, PortGroups, StateCause};
+use super::copy::CopyService;
 use super::lu::same;
 use super::{LogicalUnit, UnitAttention, engine};
-use crate::nexus::NexusId;
+use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::Transfer;
 
-/// A SCSI target device with one target port per portal group.
+/// A SCSI target device with one target port per portal group, each alone in a target port group.
 #[derive(Debug)]
 pub struct TargetDevice {
     name: IscsiName,
-    ports: Vec<Tpgt>,
+    ports: PortGroups,
+    management_url: OnceLock<String>,
     /// Logical units by number. Read by every command, for the time of one look-up.
     luns: RwLock<BTreeMap<u16, Arc<LogicalUnit>>>,
     /// Nexuses that exist; how many there may be, sessions are limited by.
     nexuses: Mutex<Vec<Arc<NexusId>>>,
+    /// Those of them that agreed on the functions of RFC 7144.
+    querying: Mutex<Vec<Arc<NexusId>>>,
+    copies: CopyService,
 }
 
 /// A command as SAM-5 §5.1 sees it.
@@ -41,15 +47,28 @@ pub struct ScsiTask {
     pub tag: u32,
 }
 
+/// How a task management function ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TmfOutcome {
+    /// Service response.
+    pub response: TmfResponse,
+    /// ADDITIONAL RESPONSE INFORMATION, 24 bits: what QUERY ASYNCHRONOUS EVENT found; 0 otherwise.
+    pub additional: u32,
+}
+
 impl TargetDevice {
-    /// A device without logical units. `ports` are its portal groups; relative port identifiers are 1, 2, … in order.
+    /// A device without logical units. `ports` are its portal groups, whose tags are also its relative
+    /// target port identifiers and the numbers of its target port groups.
     #[must_use]
     pub fn new(name: IscsiName, ports: &[Tpgt]) -> Arc<Self> {
         Arc::new(Self {
             name,
-            ports: ports.to_vec(),
+            ports: PortGroups::new(ports),
+            management_url: OnceLock::new(),
             luns: RwLock::default(),
             nexuses: Mutex::default(),
+            querying: Mutex::default(),
+            copies: CopyService::default(),
         })
     }
 
@@ -57,6 +76,23 @@ impl TargetDevice {
     #[must_use]
     pub fn name(&self) -> &IscsiName {
         &self.name
+    }
+
+    /// Gives the device a source of random bytes, which the names of its tokens are made of; without one it makes no
+    /// tokens. The first one stays.
+    pub fn seed(&self, entropy: fn(&mut [u8])) {
+        self.copies.seed(entropy);
+    }
+
+    /// What the copies of all its units share.
+    pub(crate) fn copies(&self) -> &CopyService {
+        &self.copies
+    }
+
+    /// The first unit like this, by number.
+    pub(crate) fn find_unit(&self, wanted: impl Fn(&LogicalUnit) -> bool) -> Option<Arc<LogicalUnit>> {
+        let luns = self.luns.read().expect(UNPOISONED);
+        luns.values().find(|unit| wanted(unit)).cloned()
     }
 
     /// Adds a LUN. Every attached nexus is told (3F/0E). `false` when the number is taken, or higher than
@@ -112,6 +148,17 @@ impl TargetDevice {
         }
     }
 
+    /// A nexus agreed on iSCSIProtocolLevel 2: it may use QUERY TASK, QUERY TASK SET, QUERY ASYNCHRONOUS EVENT and I_T
+    /// NEXUS RESET (RFC 7144 §6.2), and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS tells it so.
+    pub fn offer_queries(&self, nexus: &Arc<NexusId>) {
+        self.querying().push(Arc::clone(nexus));
+    }
+
+    /// Whether [`offer_queries`](Self::offer_queries) was said of a nexus.
+    pub(crate) fn offers_queries(&self, nexus: &Arc<NexusId>) -> bool {
+        self.querying().iter().any(|known| same(known, nexus))
+    }
+
     /// The session is gone (I_T nexus loss, SAM-5 §6.3.4): its tasks are aborted, what it held is released. Never waits.
     /// Nothing happens when a younger session has taken the nexus over.
     pub fn detach(&self, nexus: &Arc<NexusId>) {
@@ -120,6 +167,7 @@ impl TargetDevice {
             return;
         };
         nexuses.swap_remove(place);
+        self.querying().retain(|known| !Arc::ptr_eq(known, nexus));
         for unit in self.units() {
             unit.detach(nexus);
         }
@@ -137,14 +185,40 @@ impl TargetDevice {
         engine::start(Arc::clone(self), Arc::clone(nexus), task, data)
     }
 
-    /// ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET WARM and COLD RESET, CLEAR ACA: fires the signals of
-    /// the tasks concerned (of all nexuses, as the function says), raises unit attentions for the others, and returns
-    /// at once. ABORT TASK, TASK REASSIGN and the queries are the connection's business.
-    pub fn manage(&self, nexus: &Arc<NexusId>, function: Function, lun: Lun) -> TmfResponse {
+    /// What concerns more than one task: fires the signals of the tasks concerned (of all nexuses, as the function
+    /// says), raises unit attentions for the others, and returns at once. ABORT TASK, QUERY TASK and TASK REASSIGN are
+    /// the connection's business.
+    pub fn manage(&self, nexus: &Arc<NexusId>, function: Function, lun: Lun) -> TmfOutcome {
         let addressed = lun.number().and_then(|number| self.unit(number));
         match (function, addressed) {
-            (Function::AbortTaskSet | Function::ClearTaskSet | Function::LogicalUnitReset, None) => {
-                return TmfResponse::LunDoesNotExist;
+            (
+                Function::AbortTaskSet
+                | Function::ClearTaskSet
+                | Function::LogicalUnitReset
+                | Function::QueryTaskSet
+                | Function::QueryAsyncEvent,
+                None,
+            ) => {
+                return TmfResponse::LunDoesNotExist.into();
+            }
+            (Function::QueryTaskSet, Some(unit)) => {
+                return if unit.tasks().holds_task_of(|owner| same(owner, nexus)) {
+                    TmfResponse::Succeeded.into()
+                } else {
+                    TmfResponse::Complete.into()
+                };
+            }
+            (Function::QueryAsyncEvent, Some(unit)) => {
+                return match unit.pending_attention(nexus) {
+                    Some((next, count)) => TmfOutcome::event(next, count),
+                    None => TmfResponse::Complete.into(),
+                };
+            }
+            (Function::ITNexusReset, _) => {
+                for unit in self.units() {
+                    unit.lose_nexus(nexus);
+                    unit.raise_for(nexus, UnitAttention::NexusLoss);
+                }
             }
             (Function::AbortTaskSet, Some(unit)) => {
                 unit.tasks().abort(|owner| same(owner, nexus));
@@ -167,17 +241,14 @@ impl TargetDevice {
             (
                 Function::AbortTask
                 | Function::ClearAca
-                | Function::ITNexusReset
-                | Function::QueryAsyncEvent
                 | Function::QueryTask
-                | Function::QueryTaskSet
                 | Function::TaskReassign
                 | Function::Unknown(_),
                 _,
-            ) => return TmfResponse::NotSupported,
+            ) => return TmfResponse::NotSupported.into(),
         }
         tracing::info!(nexus = %nexus.initiator, ?function, %lun, "task management");
-        TmfResponse::Complete
+        TmfResponse::Complete.into()
     }
 
     /// Raises a unit attention on one unit for every nexus but `except`.
@@ -204,10 +275,85 @@ impl TargetDevice {
         self.luns.read().expect(UNPOISONED).keys().copied().collect()
     }
 
+    /// Names the address (a URL) of the service that tells how the device is; the first one stays.
+    pub fn set_management_url(&self, url: String) {
+        self.management_url.get_or_init(|| url);
+    }
+
+    /// That address, if it is known.
+    pub(crate) fn management_url(&self) -> Option<&str> {
+        self.management_url.get().map(String::as_str)
+    }
+
+    /// Whether it can be reached by the portals of this group.
+    #[must_use]
+    pub fn has_port(&self, tpgt: Tpgt) -> bool {
+        self.ports.tags().any(|port| port == tpgt)
+    }
+
+    /// The administrator puts a portal group into an asymmetric access state; every nexus is told (2A/06).
+    pub fn set_access_state(&self, tpgt: Tpgt, state: AccessState) {
+        if self.ports.set(&[(tpgt.0, state)], StateCause::Implicit) {
+            self.raise_everywhere(UnitAttention::AccessStateChanged, None);
+        }
+    }
+
+    /// The same by command of a nexus, which need not be told, for several groups.
+    pub(crate) fn set_access_states(&self, wanted: &[(u16, AccessState)], by: &Arc<NexusId>) {
+        if self.ports.set(wanted, StateCause::Explicit) {
+            tracing::info!(nexus = %by.initiator, ?wanted, "target port groups changed their states");
+            self.raise_everywhere(UnitAttention::AccessStateChanged, Some(by));
+        }
+    }
+
+    /// Target port groups and their states.
+    pub(crate) fn port_groups(&self) -> Vec<GroupView> {
+        self.ports.view()
+    }
+
+    /// How well commands that come by this portal group reach the units.
+    pub(crate) fn access_state(&self, tpgt: Tpgt) -> AccessState {
+        self.ports.state(tpgt)
+    }
+
     /// RELATIVE TARGET PORT IDENTIFIER of a portal group; 0, which names no port, for one that is not ours.
     pub(crate) fn relative_port(&self, tpgt: Tpgt) -> u16 {
-        let place = self.ports.iter().position(|port| *port == tpgt);
-        place.and_then(|place| u16::try_from(place + 1).ok()).unwrap_or(0)
+        if self.has_port(tpgt) { tpgt.0 } else { 0 }
+    }
+
+    /// Raises a unit attention on all units for every nexus but `except`.
+    fn raise_everywhere(&self, attention: UnitAttention, except: Option<&Arc<NexusId>>) {
+        for unit in self.units() {
+            unit.raise(attention, except);
+        }
+    }
+
+    /// [`relative_port`](Self::relative_port) of a target port; 0 for another device's.
+    pub(crate) fn relative_port_of(&self, port: &TargetPort) -> u16 {
+        if port.name == self.name {
+            self.relative_port(port.tpgt)
+        } else {
+            0
+        }
+    }
+
+    /// The target port of a RELATIVE TARGET PORT IDENTIFIER.
+    pub(crate) fn target_port(&self, relative: u16) -> Option<TargetPort> {
+        let tpgt = Tpgt(relative);
+        self.has_port(tpgt).then(|| self.port(tpgt))
+    }
+
+    /// All target ports, in the order of their relative identifiers.
+    pub(crate) fn target_ports(&self) -> Vec<TargetPort> {
+        self.ports.tags().map(|tpgt| self.port(tpgt)).collect()
+    }
+
+    /// The ports of an initiator device that have a session, each once.
+    pub(crate) fn initiator_ports(&self, name: &IscsiName) -> Vec<InitiatorPort> {
+        let nexuses = self.nexuses();
+        let of_device = nexuses.iter().filter(|nexus| nexus.initiator.name == *name);
+        let ports: BTreeSet<_> = of_device.map(|nexus| nexus.initiator.clone()).collect();
+        ports.into_iter().collect()
     }
 
     /// A nexus has read the LUN map: on no unit has it to be told any more that it changed (SPC-4 §6.33).
@@ -231,12 +377,47 @@ impl TargetDevice {
         self.luns.read().expect(UNPOISONED).values().cloned().collect()
     }
 
+    fn port(&self, tpgt: Tpgt) -> TargetPort {
+        TargetPort {
+            name: self.name.clone(),
+            tpgt,
+        }
+    }
+
     fn luns_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<u16, Arc<LogicalUnit>>> {
         self.luns.write().expect(UNPOISONED)
     }
 
+    fn querying(&self) -> MutexGuard<'_, Vec<Arc<NexusId>>> {
+        self.querying.lock().expect(UNPOISONED)
+    }
+
     fn nexuses(&self) -> MutexGuard<'_, Vec<Arc<NexusId>>> {
         self.nexuses.lock().expect(UNPOISONED)
+    }
+}
+
+impl TmfOutcome {
+    /// The answer to QUERY ASYNCHRONOUS EVENT when a unit attention waits (SAM-5 §7.10): how many there are, and the
+    /// sense of the one that is told next.
+    fn event(next: UnitAttention, count: usize) -> Self {
+        let sense = next.sense();
+        let (code, qualifier) = sense.code;
+        let depth = if count == 1 { 1 } else { 2 };
+        let event = [0, depth << 4 | sense.key as u8, code, qualifier];
+        Self {
+            response: TmfResponse::Succeeded,
+            additional: u32::from_be_bytes(event),
+        }
+    }
+}
+
+impl From<TmfResponse> for TmfOutcome {
+    fn from(response: TmfResponse) -> Self {
+        Self {
+            response,
+            additional: 0,
+        }
     }
 }
 

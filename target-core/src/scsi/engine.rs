@@ -6,8 +6,11 @@
 
 use std::sync::Arc;
 
+use iscsi_proto::Lun;
+
+use super::access_state::{AccessState, GroupView};
 use super::cdb::{Cdb, LbaRange};
-use super::table::{AttentionRule, COMMANDS, CommandSpec};
+use super::table::{AttentionRule, COMMANDS, CommandSpec, ErasureRule};
 use super::task_set::{Claim, TaskIdentity, TaskTicket};
 use super::{Failure, LogicalUnit, ScsiTask, Sense, SenseKey, TargetDevice, TaskAttribute, UnitAttention};
 use crate::nexus::NexusId;
@@ -16,11 +19,13 @@ use crate::transfer::Transfer;
 /// What a command runs on.
 #[derive(Debug)]
 pub(crate) struct CommandContext<'a> {
-    device: &'a TargetDevice,
+    device: &'a Arc<TargetDevice>,
     nexus: &'a Arc<NexusId>,
     unit: Option<&'a Arc<LogicalUnit>>,
+    lun: Lun,
     range: Option<LbaRange>,
     ticket: Option<&'a TaskTicket>,
+    tag: u32,
 }
 
 impl CommandContext<'_> {
@@ -29,9 +34,34 @@ impl CommandContext<'_> {
         self.nexus
     }
 
+    /// The LUN as it was addressed.
+    pub(crate) fn lun(&self) -> Lun {
+        self.lun
+    }
+
     /// The logical unit, for commands that need one.
     pub(crate) fn unit(&self) -> &LogicalUnit {
         self.unit.expect("the command's entry in the table needs a unit")
+    }
+
+    /// The logical unit, for what goes on after the command.
+    pub(crate) fn shared_unit(&self) -> &Arc<LogicalUnit> {
+        self.unit.expect("the command's entry in the table needs a unit")
+    }
+
+    /// The target device.
+    pub(crate) fn device(&self) -> &Arc<TargetDevice> {
+        self.device
+    }
+
+    /// Task tag, for the log.
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    /// The first unit like this among those that the nexus can reach.
+    pub(crate) fn find_unit(&self, wanted: impl Fn(&LogicalUnit) -> bool) -> Option<Arc<LogicalUnit>> {
+        self.device.find_unit(wanted)
     }
 
     /// The logical unit, for commands that also answer when the LUN names none.
@@ -46,10 +76,24 @@ impl CommandContext<'_> {
 
     /// Claims blocks that are named outside the CDB, before they are touched.
     pub(crate) async fn claim(&self, claim: Claim) -> Result<(), Failure> {
-        let ticket = self
-            .ticket
-            .expect("the command's entry in the table needs a unit");
-        ticket.claim(claim).await
+        self.ticket().claim(claim).await?;
+        // Formatting or sanitizing may have begun since the command did.
+        self.unit().erasure().check(ErasureRule::Refuse)
+    }
+
+    /// Gives back the blocks that the command claimed; nobody has to wait for it any more.
+    pub(crate) fn release(&self) {
+        self.ticket().release();
+    }
+
+    fn ticket(&self) -> &TaskTicket {
+        self.ticket
+            .expect("the command's entry in the table needs a unit")
+    }
+
+    /// Aborts the tasks of other commands whose nexus is `concerned`. Returns the nexuses that lost tasks.
+    pub(crate) fn abort_others(&self, concerned: impl Fn(&Arc<NexusId>) -> bool) -> Vec<Arc<NexusId>> {
+        self.ticket().abort_others(concerned)
     }
 
     /// The next unit attention of this nexus, which is thereby told.
@@ -67,9 +111,29 @@ impl CommandContext<'_> {
         self.device.relative_port(self.nexus.target.tpgt)
     }
 
+    /// The target port groups by which the unit can be reached.
+    pub(crate) fn port_groups(&self) -> Vec<GroupView> {
+        self.device.port_groups()
+    }
+
+    /// Puts target port groups into asymmetric access states; the other nexuses are told.
+    pub(crate) fn set_access_states(&self, wanted: &[(u16, AccessState)]) {
+        self.device.set_access_states(wanted, self.nexus);
+    }
+
+    /// Where the device is managed over the network, if anywhere.
+    pub(crate) fn management_url(&self) -> Option<&str> {
+        self.device.management_url()
+    }
+
     /// All LUNs that this nexus can use, ascending.
     pub(crate) fn lun_numbers(&self) -> Vec<u16> {
         self.device.numbers()
+    }
+
+    /// Whether this nexus may use the task management functions of RFC 7144.
+    pub(crate) fn offers_queries(&self) -> bool {
+        self.device.offers_queries(self.nexus)
     }
 }
 
@@ -129,10 +193,19 @@ fn admit(
         return Err(Sense::INVALID_MESSAGE_ERROR.into());
     }
     // A command that we do not know reports an attention like most of those that we know (SAM-5 §5.14).
-    match spec
+    let rule = spec
         .as_ref()
-        .map_or(AttentionRule::Report, |spec| spec.needs.attention)
+        .map_or(AttentionRule::Report, |spec| spec.needs.attention);
+    // A reset is told before a conflict, any other attention after it (SAM-5 §5.3.3).
+    if rule == AttentionRule::Report
+        && let Some(reset) = unit.take_reset(nexus)
     {
+        return Err(reset.sense().into());
+    }
+    if let Ok(spec) = &spec {
+        check_reservation(spec, cdb, unit, nexus)?;
+    }
+    match rule {
         AttentionRule::Report => {
             if let Some(attention) = unit.take_attention(nexus) {
                 return Err(attention.sense().into());
@@ -142,6 +215,10 @@ fn admit(
         AttentionRule::Deliver | AttentionRule::Keep => {}
     }
     let spec = spec?;
+    spec.needs
+        .answered
+        .check(device.access_state(nexus.target.tpgt))?;
+    unit.erasure().check(spec.needs.erasure)?;
     check_usage(spec, cdb)?;
     let range = match spec.needs.range {
         Some(field) => Some(check_range((field.extract)(cdb, unit.blocks()), unit)?),
@@ -155,7 +232,11 @@ fn admit(
     let who = TaskIdentity {
         nexus: Arc::clone(nexus),
         tag: task.tag,
-        attribute: task.attribute,
+        attribute: if spec.needs.overtakes {
+            TaskAttribute::HeadOfQueue
+        } else {
+            task.attribute
+        },
         abort: data.abort_signal().clone(),
     };
     Ok(Admitted {
@@ -166,7 +247,7 @@ fn admit(
 }
 
 async fn run(
-    device: &TargetDevice,
+    device: &Arc<TargetDevice>,
     nexus: &Arc<NexusId>,
     unit: Option<&Arc<LogicalUnit>>,
     mut admitted: Admitted,
@@ -178,6 +259,8 @@ async fn run(
     }
     // What other commands change is looked at when it is this one's turn.
     if let Some(unit) = unit {
+        check_reservation(admitted.spec, Cdb::new(&task.cdb), unit, nexus)?;
+        unit.erasure().check(admitted.spec.needs.erasure)?;
         if admitted.spec.needs.medium {
             unit.check_medium()?;
         }
@@ -189,13 +272,29 @@ async fn run(
         device,
         nexus,
         unit,
+        lun: task.lun,
         range: admitted.range,
         ticket: admitted.ticket.as_ref(),
+        tag: task.tag,
     };
     data.check()?;
     tracing::trace!(command = admitted.spec.name, tag = task.tag, lun = %task.lun, "runs");
     let operation = admitted.spec.operation;
-    operation.run(&context, Cdb::new(&task.cdb), data).await
+    operation.run(&context, Cdb::new(&task.cdb), data).await?;
+    if let (Some(unit), Some(range)) = (unit, context.range) {
+        unit.statistics().count(operation, range.blocks);
+    }
+    Ok(())
+}
+
+/// RESERVATION CONFLICT when a reservation keeps the command out.
+fn check_reservation(
+    spec: &CommandSpec,
+    cdb: Cdb<'_>,
+    unit: &LogicalUnit,
+    nexus: &Arc<NexusId>,
+) -> Result<(), Failure> {
+    unit.reservations().check(spec.needs.reservation.of(cdb), nexus)
 }
 
 /// Makes the sense complete with what only the unit knows.

@@ -1,15 +1,23 @@
 //! A logical unit: identity, store, mode parameters, medium, task set, and the attentions of every nexus that uses it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use backstores::{BlockStore, Durability};
+use backstores::{BlockStore, Durability, Geometry, Measured};
 
 use super::attention::AttentionQueue;
+use super::copy::CopyOperations;
+use super::erasure::Erasure;
+use super::identifying::{self, Identifying, InformationKind};
 use super::medium::Medium;
-use super::primary::mode_pages::ModeParameters;
+use super::nonvolatile::NonVolatileMemory;
+use super::primary::mode_pages::{ModeParameters, ModeSubject};
+use super::primary::vpd::is_thin;
+use super::reservations::{KeptReservations, ReservationKeeper, Reservations};
+use super::statistics::Statistics;
 use super::task_set::TaskSet;
-use super::{Failure, Sense, UnitAttention};
+use super::{Failure, MarkKeeper, SanitizeMark, Sense, SoftThreshold, UnitAttention};
 use crate::nexus::NexusId;
 
 /// Who a unit is and how it behaves; fixed while it lives.
@@ -29,6 +37,9 @@ pub struct UnitConfig {
     pub thin: bool,
     /// RMB: the medium can be loaded and ejected.
     pub removable: bool,
+    /// Warn initiators (38/07) when the space that its contents take has reached this; for thin units whose store can
+    /// tell that space.
+    pub soft_threshold: Option<SoftThreshold>,
 }
 
 /// The unit. One for a store, however many LUNs and nexuses lead to it.
@@ -36,19 +47,42 @@ pub struct UnitConfig {
 pub struct LogicalUnit {
     config: UnitConfig,
     store: Arc<dyn BlockStore>,
-    mode: Mutex<ModeParameters>,
+    mode: Mutex<Mode>,
+    identifying: Mutex<Identifying>,
+    memory: OnceLock<Arc<dyn NonVolatileMemory>>,
+    statistics: Statistics,
+    /// The soft threshold was reached, and all were told.
+    threshold_reached: AtomicBool,
     medium: Mutex<Medium>,
+    erasure: Erasure,
     tasks: Arc<TaskSet>,
     attentions: Attentions,
+    reservations: Reservations,
+    copies: CopyOperations,
+}
+
+/// Mode parameters as they are, and as a reset makes them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mode {
+    current: ModeParameters,
+    saved: ModeParameters,
 }
 
 /// What each nexus has still to be told.
 #[derive(Debug, Default)]
 struct Attentions {
-    /// One for each nexus that is attached; how many there are, sessions are limited by.
-    queues: Mutex<Vec<(Arc<NexusId>, AttentionQueue)>>,
+    /// One for each nexus that is attached; how many there are, sessions are limited by. Besides, at most
+    /// [`MAX_ABSENT`] for others that have to be told of persistent reservations when they come back.
+    queues: Mutex<Vec<Listener>>,
     /// Queues that are not empty, so that a command need not look when nobody has to be told anything.
     pending: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Listener {
+    nexus: Arc<NexusId>,
+    queue: AttentionQueue,
+    is_attached: bool,
 }
 
 impl LogicalUnit {
@@ -59,10 +93,37 @@ impl LogicalUnit {
             config,
             store,
             mode: Mutex::default(),
+            identifying: Mutex::default(),
+            memory: OnceLock::new(),
+            statistics: Statistics::default(),
+            threshold_reached: AtomicBool::new(false),
             medium: Mutex::default(),
+            erasure: Erasure::default(),
             tasks: Arc::default(),
             attentions: Attentions::default(),
+            reservations: Reservations::default(),
+            copies: CopyOperations::default(),
         })
+    }
+
+    /// Offers APTPL: what has to outlive a loss of power goes to `keeper`, and `kept` is what was there before. Once,
+    /// before any nexus uses the unit.
+    pub fn keep_reservations(&self, keeper: ReservationKeeper, kept: Option<KeptReservations>) {
+        self.reservations.keep(self.kept_as(), keeper, kept);
+    }
+
+    /// Sanitizing leaves its mark with `keeper` until it has succeeded; `left` is the one that was there before. Once, before
+    /// any nexus uses the unit. A store whose contents end with the process needs no marks.
+    pub fn keep_sanitize_mark(&self, keeper: MarkKeeper, left: Option<SanitizeMark>) {
+        if !self.store.abilities().transient {
+            self.erasure.keep(keeper, self.kept_as(), left);
+        }
+    }
+
+    /// The unit's name in a [`KeepRequest`](super::KeepRequest): its NAA identifier in hexadecimal digits.
+    #[must_use]
+    pub fn kept_as(&self) -> String {
+        self.config.naa.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Who it is.
@@ -85,17 +146,140 @@ impl LogicalUnit {
 
     /// The mode parameters as they are.
     pub(crate) fn mode_parameters(&self) -> ModeParameters {
-        *self.mode.lock().expect("plain data")
+        self.mode().current
     }
 
     /// Replaces the mode parameters. Telling the other nexuses is the caller's business.
     pub(crate) fn set_mode_parameters(&self, parameters: ModeParameters) {
-        *self.mode.lock().expect("plain data") = parameters;
+        self.mode().current = parameters;
+    }
+
+    /// The mode parameters that a reset goes back to; `None` where none can be saved.
+    pub(crate) fn saved_mode_parameters(&self) -> Option<ModeParameters> {
+        self.memory.get().map(|_| self.mode().saved)
+    }
+
+    /// What its mode pages depend on.
+    pub(crate) fn mode_subject<'a>(&self, geometry: &'a Geometry) -> ModeSubject<'a> {
+        ModeSubject {
+            geometry,
+            soft_threshold: self.soft_threshold(),
+            current: self.mode_parameters(),
+            saved: self.saved_mode_parameters(),
+        }
+    }
+
+    /// Saves mode parameters, which are the current ones from then on. They outlive the program when this returns.
+    pub(crate) async fn save_mode_parameters(&self, parameters: ModeParameters) -> Result<(), Failure> {
+        self.keep(MODE_PARAMETERS, parameters.to_text()).await?;
+        *self.mode() = Mode {
+            current: parameters,
+            saved: parameters,
+        };
+        Ok(())
+    }
+
+    /// One kind of identifying information.
+    pub(crate) fn identifying(&self, kind: InformationKind) -> Vec<u8> {
+        self.identifying.lock().expect("plain data").of(kind).to_vec()
+    }
+
+    /// Changes it. It outlives the program when this returns.
+    pub(crate) async fn set_identifying(&self, kind: InformationKind, value: Vec<u8>) -> Result<(), Failure> {
+        self.keep(kind.name(), identifying::to_text(&value)).await?;
+        self.identifying.lock().expect("plain data").set(kind, value);
+        Ok(())
+    }
+
+    /// Whether there is something that keeps what must outlive the program.
+    pub(crate) fn can_keep(&self) -> bool {
+        self.memory.get().is_some()
+    }
+
+    /// Gives it a memory that outlives the program, and takes back what that holds. To be called before the unit is
+    /// used; only the first memory counts.
+    ///
+    /// # Errors
+    /// What is there cannot be read or understood.
+    pub fn remember(&self, memory: &Arc<dyn NonVolatileMemory>) -> io::Result<()> {
+        let recall = |what| memory.recall(&self.config.naa, what);
+        let unknown = |what: &str| io::Error::other(format!("what was kept as {what} is unknown here"));
+        if let Some(text) = recall(MODE_PARAMETERS)? {
+            let saved = ModeParameters::from_text(&text).ok_or_else(|| unknown(MODE_PARAMETERS))?;
+            *self.mode() = Mode {
+                current: saved,
+                saved,
+            };
+        }
+        for kind in InformationKind::ALL {
+            if let Some(text) = recall(kind.name())? {
+                let value = identifying::from_text(&text).ok_or_else(|| unknown(kind.name()))?;
+                self.identifying.lock().expect("plain data").set(kind, value);
+            }
+        }
+        self.memory.get_or_init(|| Arc::clone(memory));
+        Ok(())
+    }
+
+    /// What it has done so far.
+    pub(crate) fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Whether it offers logical block provisioning.
+    pub(crate) fn is_thin(&self) -> bool {
+        is_thin(&self.config, &self.store.geometry())
+    }
+
+    /// When its initiators are warned of its filling up, if they are.
+    pub(crate) fn soft_threshold(&self) -> Option<SoftThreshold> {
+        self.config.soft_threshold.filter(|_| self.is_thin())
+    }
+
+    /// Looks at the store anew. When it grew, new commands reach all of it at once and every nexus is told (2A/09). When
+    /// its contents reached the soft threshold since the last look, every nexus is told of that (38/07). To be called
+    /// now and then, and when somebody says that there is something to see.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    pub async fn refresh(&self) -> io::Result<Measured> {
+        let measured = self.store.measure().await?;
+        if let Measured::Grown { .. } = measured {
+            self.raise(UnitAttention::CapacityChanged, None);
+        }
+        if let Some(threshold) = self.soft_threshold()
+            && let Some(space) = self.store.space().await?
+        {
+            let reached = space.used >= threshold.bytes(&self.store.geometry());
+            if reached && !self.threshold_reached.swap(reached, Ordering::AcqRel) {
+                self.raise(UnitAttention::SoftThresholdReached, None);
+            } else if !reached {
+                self.threshold_reached.store(false, Ordering::Release);
+            }
+        }
+        Ok(measured)
+    }
+
+    async fn keep(&self, what: &'static str, text: String) -> Result<(), Failure> {
+        let memory = self.memory.get().expect("asked for where it can be kept alone");
+        memory.keep(&self.config.naa, what, text).await.map_err(|error| {
+            tracing::error!(serial = self.config.serial, %error, "{what} could not be saved");
+            Sense::INTERNAL_TARGET_FAILURE.into()
+        })
+    }
+
+    fn mode(&self) -> MutexGuard<'_, Mode> {
+        self.mode.lock().expect("plain data")
     }
 
     /// The medium. Not to be held while waiting.
     pub(crate) fn medium(&self) -> MutexGuard<'_, Medium> {
         self.medium.lock().expect("plain data")
+    }
+
+    /// Formatting and sanitizing.
+    pub(crate) fn erasure(&self) -> &Erasure {
+        &self.erasure
     }
 
     /// How a write is to be done: on the medium when it has to be there at once (FUA) or when the initiator switched the
@@ -137,42 +321,69 @@ impl LogicalUnit {
         &self.tasks
     }
 
-    /// A nexus begins to use the unit, with a first thing to be told.
+    /// The copies it was told to do.
+    pub(crate) fn copies(&self) -> &CopyOperations {
+        &self.copies
+    }
+
+    /// What is reserved.
+    pub(crate) fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+
+    /// A nexus begins to use the unit, with a first thing to be told, and what it missed of persistent reservations.
     pub(crate) fn attach(&self, nexus: &Arc<NexusId>, first: UnitAttention) {
-        self.attentions.change(|queues| {
-            if !queues.iter().any(|(known, _)| same(known, nexus)) {
-                queues.push((Arc::clone(nexus), AttentionQueue::default()));
-            }
-            for (_, queue) in queues.iter_mut().filter(|(known, _)| same(known, nexus)) {
-                queue.push(first);
-            }
+        self.attentions.change(|listeners| {
+            let listener = listener(listeners, nexus);
+            listener.nexus = Arc::clone(nexus);
+            listener.is_attached = true;
+            listener.queue.push(first);
         });
     }
 
-    /// A nexus is gone: its tasks are aborted and what it held is released.
+    /// A nexus is gone, and told of persistent reservations when it comes back.
     pub(crate) fn detach(&self, nexus: &Arc<NexusId>) {
+        self.lose_nexus(nexus);
+        self.attentions.change(|listeners| {
+            let Some(place) = listeners.iter().position(|known| same(&known.nexus, nexus)) else {
+                return;
+            };
+            listeners[place].is_attached = false;
+            listeners[place].queue.keep_reservations();
+            bound_absent(listeners);
+        });
+    }
+
+    /// I_T nexus loss (SAM-5 §6.3.4): the tasks of the nexus are aborted and what it held is released, but for persistent
+    /// reservations.
+    pub(crate) fn lose_nexus(&self, nexus: &Arc<NexusId>) {
         self.tasks.abort(|owner| same(owner, nexus));
         self.medium().allow(nexus);
-        self.attentions
-            .change(|queues| queues.retain(|(known, _)| !same(known, nexus)));
+        self.reservations.nexus_lost(nexus);
+        self.copies.forget_nexus(nexus);
     }
 
     /// Back to the state after power on, as far as a reset goes (SAM-5 §6.3.2, §6.3.3): all tasks are aborted, nobody
-    /// prevents the removal of the medium, mode parameters are the default ones. Every nexus is told, the one that asked
-    /// for it too.
+    /// prevents the removal of the medium or holds the unit by RESERVE, mode parameters are the saved or else the default
+    /// ones. Every nexus is told, the one that asked for it too. Formatting and sanitizing go on.
     pub(crate) fn reset(&self, told: UnitAttention) {
         self.tasks.abort(|_| true);
         self.medium().allow_all();
-        self.set_mode_parameters(ModeParameters::default());
+        self.reservations.reset();
+        self.copies.forget_all();
+        {
+            let mut mode = self.mode();
+            mode.current = mode.saved;
+        }
         self.raise(told, None);
     }
 
     /// Raises a unit attention for every nexus but `except`.
     pub fn raise(&self, attention: UnitAttention, except: Option<&Arc<NexusId>>) {
-        self.attentions.change(|queues| {
-            for (nexus, queue) in queues {
-                if except.is_none_or(|except| !same(nexus, except)) {
-                    queue.push(attention);
+        self.attentions.change(|listeners| {
+            for listener in listeners.iter_mut().filter(|listener| listener.is_attached) {
+                if except.is_none_or(|except| !same(&listener.nexus, except)) {
+                    listener.queue.push(attention);
                 }
             }
         });
@@ -183,12 +394,33 @@ impl LogicalUnit {
         self.attentions.of(nexus, |queue| queue.push(attention));
     }
 
+    /// Raises a unit attention for a registrant, which is told when it comes back if it is not there.
+    pub(crate) fn raise_for_registrant(&self, nexus: &Arc<NexusId>, attention: UnitAttention) {
+        self.attentions.change(|listeners| {
+            listener(listeners, nexus).queue.push(attention);
+            bound_absent(listeners);
+        });
+    }
+
     /// Takes the next attention of a nexus, which is thereby told.
     pub(crate) fn take_attention(&self, nexus: &Arc<NexusId>) -> Option<UnitAttention> {
         if self.attentions.pending.load(Ordering::Acquire) == 0 {
             return None;
         }
         self.attentions.of(nexus, AttentionQueue::pop).flatten()
+    }
+
+    /// The same for a reset alone.
+    pub(crate) fn take_reset(&self, nexus: &Arc<NexusId>) -> Option<UnitAttention> {
+        if self.attentions.pending.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.attentions.of(nexus, AttentionQueue::pop_reset).flatten()
+    }
+
+    /// What a nexus would be told next, and how many conditions wait for it.
+    pub(crate) fn pending_attention(&self, nexus: &Arc<NexusId>) -> Option<(UnitAttention, usize)> {
+        self.attentions.of(nexus, |queue| queue.first_of()).flatten()
     }
 
     /// One kind of attention of a nexus is done with, told or not.
@@ -198,23 +430,63 @@ impl LogicalUnit {
 }
 
 impl Attentions {
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<(Arc<NexusId>, AttentionQueue)>) -> T) -> T {
-        let mut queues = self.queues.lock().expect("nothing panics while it is held");
-        let result = change(&mut queues);
-        let pending = queues.iter().filter(|(_, queue)| !queue.is_empty()).count();
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Listener>) -> T) -> T {
+        let mut listeners = self.queues.lock().expect("nothing panics while it is held");
+        let result = change(&mut listeners);
+        let pending = listeners
+            .iter()
+            .filter(|listener| listener.is_attached && !listener.queue.is_empty())
+            .count();
         self.pending.store(pending, Ordering::Release);
         result
     }
 
     fn of<T>(&self, nexus: &Arc<NexusId>, change: impl FnOnce(&mut AttentionQueue) -> T) -> Option<T> {
-        self.change(|queues| {
-            let (_, queue) = queues.iter_mut().find(|(known, _)| same(known, nexus))?;
-            Some(change(queue))
+        self.change(|listeners| {
+            let listener = listeners
+                .iter_mut()
+                .find(|listener| listener.is_attached && same(&listener.nexus, nexus))?;
+            Some(change(&mut listener.queue))
         })
     }
+}
+
+/// The entry of a nexus; a new one is not attached.
+fn listener<'a>(listeners: &'a mut Vec<Listener>, nexus: &Arc<NexusId>) -> &'a mut Listener {
+    let place = listeners
+        .iter()
+        .position(|known| same(&known.nexus, nexus))
+        .unwrap_or_else(|| {
+            listeners.push(Listener {
+                nexus: Arc::clone(nexus),
+                queue: AttentionQueue::default(),
+                is_attached: false,
+            });
+            listeners.len() - 1
+        });
+    &mut listeners[place]
+}
+
+/// Who is not attached and has nothing to be told is forgotten, and so are the eldest of too many.
+fn bound_absent(listeners: &mut Vec<Listener>) {
+    listeners.retain(|listener| listener.is_attached || !listener.queue.is_empty());
+    let absent = listeners.iter().filter(|listener| !listener.is_attached).count();
+    let mut surplus = absent.saturating_sub(MAX_ABSENT);
+    listeners.retain(|listener| {
+        let is_dropped = !listener.is_attached && surplus > 0;
+        surplus -= usize::from(is_dropped);
+        !is_dropped
+    });
 }
 
 /// Whether two handles name the same nexus. Usually they are the same handle.
 pub(crate) fn same(one: &Arc<NexusId>, other: &Arc<NexusId>) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }
+
+/// The name that saved mode parameters are kept by.
+const MODE_PARAMETERS: &str = "mode-parameters";
+
+/// Nexuses that are not there and whose news of persistent reservations are kept for them. One beyond that is told
+/// no more than every new nexus is (29/00).
+const MAX_ABSENT: usize = 1024;

@@ -2,10 +2,11 @@
 //! checked without running it. A command cannot forget a check, because it does not make them (engine.rs does).
 //! The same entries answer REPORT SUPPORTED OPERATION CODES.
 
+use super::access_state::Answered;
 use super::cdb::{Cdb, LbaRange};
 use super::engine::CommandContext;
-use super::primary::vpd::is_thin;
-use super::{Failure, LogicalUnit, block, primary};
+use super::primary::vpd::{AtomicLimits, is_thin};
+use super::{Failure, LogicalUnit, block, copy, primary};
 use crate::transfer::Transfer;
 
 /// One command.
@@ -35,10 +36,16 @@ pub(crate) struct CommandSpec {
 pub(crate) enum Offer {
     /// On all.
     Always,
+    /// On those whose store can write some length as a whole or not at all.
+    Atomic,
+    /// On those whose contents are encrypted with a key that can be replaced.
+    KeyErase,
     /// On those that can give space back.
     Thin,
     /// On those whose medium can be taken out.
     Removable,
+    /// On those that keep something over restarts.
+    Keeps,
 }
 
 impl Offer {
@@ -46,8 +53,11 @@ impl Offer {
     pub(crate) fn includes(self, unit: &LogicalUnit) -> bool {
         match self {
             Self::Always => true,
+            Self::Atomic => AtomicLimits::new(&unit.store().geometry(), unit.store().abilities()).most > 0,
+            Self::KeyErase => unit.store().abilities().key_erase,
             Self::Thin => is_thin(unit.config(), &unit.store().geometry()),
             Self::Removable => unit.config().removable,
+            Self::Keeps => unit.can_keep(),
         }
     }
 }
@@ -64,10 +74,15 @@ pub(crate) struct Needs {
     /// The blocks that the CDB names.
     pub(crate) range: Option<RangeField>,
     /// What a reservation of another nexus does to it.
-    #[expect(dead_code, reason = "reservations are enforced when there are some")]
     pub(crate) reservation: ReservationClass,
     /// What a pending unit attention does to it.
     pub(crate) attention: AttentionRule,
+    /// It waits for no task, whatever its attribute: it may be there to end those it would wait for.
+    pub(crate) overtakes: bool,
+    /// The worst state of the target port in which it is answered.
+    pub(crate) answered: Answered,
+    /// What formatting or sanitizing of the medium does to it.
+    pub(crate) erasure: ErasureRule,
 }
 
 /// Blocks named by a CDB, and what happens to them.
@@ -88,17 +103,54 @@ pub(crate) enum Access {
     Write,
     /// Reads and writes them in one step that nobody else may see half done.
     Exclusive,
+    /// Reads them while nobody writes them.
+    ReadStill,
 }
 
-/// Columns of the tables "commands allowed in the presence of reservations" (SPC-4, SBC-4).
+impl Access {
+    /// Whether the blocks may differ afterwards.
+    pub(crate) const fn writes(self) -> bool {
+        match self {
+            Self::Exclusive | Self::Write => true,
+            Self::Read | Self::ReadStill => false,
+        }
+    }
+}
+
+/// Rows of the tables "commands allowed in the presence of reservations" (SPC-4 table 65, SBC-4 table 13). A reservation
+/// of SPC-2 keeps out all but the first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReservationClass {
     /// Runs whatever is reserved.
     Always,
+    /// Runs beside every persistent reservation.
+    Persistent,
     /// Reads the medium or what it says: conflicts with exclusive access.
     Reads,
     /// Changes the medium or the unit: conflicts with write exclusive too.
     Writes,
+    /// `Always` when these bits of the CDB have this value, else `Writes`.
+    WritesUnless {
+        /// Byte of the CDB.
+        byte: u8,
+        /// Its bits.
+        mask: u8,
+        /// Their value.
+        value: u8,
+    },
+}
+
+impl ReservationClass {
+    /// The class of one CDB.
+    pub(crate) fn of(self, cdb: Cdb<'_>) -> Self {
+        match self {
+            Self::WritesUnless { byte, mask, value } if cdb.u8_at(byte.into()) & mask == value => {
+                Self::Always
+            }
+            Self::WritesUnless { .. } => Self::Writes,
+            Self::Always | Self::Persistent | Self::Reads | Self::Writes => self,
+        }
+    }
 }
 
 /// What a pending unit attention does to a command (SAM-5 §5.14).
@@ -114,6 +166,17 @@ pub(crate) enum AttentionRule {
     Deliver,
 }
 
+/// What formatting or sanitizing of the medium does to a command (SBC-4, FORMAT UNIT and sanitize operations).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ErasureRule {
+    /// It is refused while that goes on, and after it failed.
+    Refuse,
+    /// It is refused while that goes on, and may do it again after it failed.
+    Restart,
+    /// It runs.
+    Run,
+}
+
 impl Needs {
     /// Nothing but a logical unit.
     pub(crate) const UNIT: Self = Self {
@@ -123,6 +186,9 @@ impl Needs {
         range: None,
         reservation: ReservationClass::Always,
         attention: AttentionRule::Report,
+        overtakes: false,
+        answered: Answered::Active,
+        erasure: ErasureRule::Refuse,
     };
 
     /// A unit with a medium, whose contents or size are asked for.
@@ -166,29 +232,68 @@ impl Needs {
             ..Self::MEDIUM
         }
     }
+
+    /// A unit with a medium, on which the blocks of `extract` are written while nobody else sees or changes them.
+    pub(crate) const fn exclusive(extract: fn(Cdb<'_>, u64) -> LbaRange) -> Self {
+        Self {
+            range: Some(RangeField {
+                extract,
+                access: Some(Access::Exclusive),
+            }),
+            ..Self::write(extract)
+        }
+    }
 }
 
 /// The code of a command: one variant for each `run` function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Operation {
+    CompareAndWrite,
+    CopyOperatingParameters,
+    CopyOperationAbort,
+    CopyStatus,
+    ExtendedCopy,
+    FailedSegmentDetails,
+    FormatUnit,
+    GetLbaStatus,
     Inquiry,
+    LogSense,
     ModeSelect,
     ModeSense,
+    OrWrite,
+    PersistentReserveIn,
+    PersistentReserveOut,
+    PopulateToken,
+    PreFetch,
     PreventAllow,
     Read,
     ReadCapacity10,
     ReadCapacity16,
+    ReceiveDiagnostic,
+    ReportIdentifying,
+    ReadDefectData,
+    Release,
     ReportLuns,
     ReportOpcodes,
+    ReportPortGroups,
     ReportTmfs,
     RequestSense,
+    SendDiagnostic,
+    SetIdentifying,
+    SetPortGroups,
+    Reserve,
+    RodTokenInformation,
+    Sanitize,
     StartStop,
     SynchronizeCache,
     TestUnitReady,
     Unmap,
     Verify,
     Write,
+    WriteAndVerify,
+    WriteAtomic,
     WriteSame,
+    WriteUsingToken,
 }
 
 impl Operation {
@@ -200,24 +305,53 @@ impl Operation {
         data: &mut Transfer,
     ) -> Result<(), Failure> {
         match self {
+            Self::CompareAndWrite => block::compare_and_write::run(context, cdb, data).await,
+            Self::CopyOperatingParameters => copy::operating_parameters::run(context, cdb, data).await,
+            Self::CopyOperationAbort => copy::operation_abort::run(context, cdb, data).await,
+            Self::CopyStatus => copy::copy_status::run(context, cdb, data).await,
+            // Boxed: all other commands would carry the size of these.
+            Self::ExtendedCopy => Box::pin(copy::extended_copy::run(context, cdb, data)).await,
+            Self::FailedSegmentDetails => copy::failed_segment::run(context, cdb, data).await,
+            Self::FormatUnit => block::format_unit::run(context, cdb, data).await,
+            Self::GetLbaStatus => block::get_lba_status::run(context, cdb, data).await,
             Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
+            Self::LogSense => primary::log_sense::run(context, cdb, data).await,
             Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
             Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
+            Self::OrWrite => block::or_write::run(context, cdb, data).await,
+            Self::PersistentReserveIn => primary::persistent_reserve_in::run(context, cdb, data).await,
+            Self::PersistentReserveOut => primary::persistent_reserve_out::run(context, cdb, data).await,
+            Self::PopulateToken => Box::pin(copy::populate_token::run(context, cdb, data)).await,
+            Self::PreFetch => block::pre_fetch::run(context, cdb, data).await,
             Self::PreventAllow => block::prevent_allow::run(context, cdb, data).await,
             Self::Read => block::read::run(context, cdb, data).await,
             Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
             Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
+            Self::ReceiveDiagnostic => primary::receive_diagnostic::run(context, cdb, data).await,
+            Self::ReportIdentifying => primary::report_identifying::run(context, cdb, data).await,
+            Self::ReadDefectData => block::read_defect_data::run(context, cdb, data).await,
+            Self::Release => primary::release::run(context, cdb, data).await,
             Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
             Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
+            Self::ReportPortGroups => primary::report_port_groups::run(context, cdb, data).await,
             Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
             Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::SendDiagnostic => primary::send_diagnostic::run(context, cdb, data).await,
+            Self::SetIdentifying => primary::set_identifying::run(context, cdb, data).await,
+            Self::SetPortGroups => primary::set_port_groups::run(context, cdb, data).await,
+            Self::Reserve => primary::reserve::run(context, cdb, data).await,
+            Self::RodTokenInformation => copy::rod_token_information::run(context, cdb, data).await,
+            Self::Sanitize => block::sanitize::run(context, cdb, data).await,
             Self::StartStop => block::start_stop::run(context, cdb, data).await,
             Self::SynchronizeCache => block::sync_cache::run(context, cdb, data).await,
             Self::TestUnitReady => primary::test_unit_ready::run(context, cdb, data).await,
             Self::Unmap => block::unmap::run(context, cdb, data).await,
             Self::Verify => block::verify::run(context, cdb, data).await,
             Self::Write => block::write::run(context, cdb, data).await,
+            Self::WriteAndVerify => block::write_and_verify::run(context, cdb, data).await,
+            Self::WriteAtomic => block::write_atomic::run(context, cdb, data).await,
             Self::WriteSame => block::write_same::run(context, cdb, data).await,
+            Self::WriteUsingToken => Box::pin(copy::write_using_token::run(context, cdb, data)).await,
         }
     }
 }
@@ -226,34 +360,83 @@ impl Operation {
 pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &primary::test_unit_ready::SPEC,
     &primary::request_sense::SPEC,
+    &block::format_unit::SPEC,
     &block::read::READ_6,
     &block::write::WRITE_6,
     &primary::inquiry::SPEC,
     &primary::mode_select::MODE_SELECT_6,
+    &primary::reserve::RESERVE_6,
+    &primary::release::RELEASE_6,
     &primary::mode_sense::MODE_SENSE_6,
     &block::start_stop::SPEC,
+    &primary::receive_diagnostic::SPEC,
+    &primary::send_diagnostic::SPEC,
     &block::prevent_allow::SPEC,
     &block::read_capacity::READ_CAPACITY_10,
     &block::read::READ_10,
     &block::write::WRITE_10,
+    &block::write_and_verify::WRITE_AND_VERIFY_10,
     &block::verify::VERIFY_10,
+    &block::pre_fetch::PRE_FETCH_10,
     &block::sync_cache::SYNCHRONIZE_CACHE_10,
+    &block::read_defect_data::READ_DEFECT_DATA_10,
     &block::write_same::WRITE_SAME_10,
     &block::unmap::SPEC,
+    &block::sanitize::OVERWRITE,
+    &block::sanitize::BLOCK_ERASE,
+    &block::sanitize::CRYPTOGRAPHIC_ERASE,
+    &block::sanitize::EXIT_FAILURE_MODE,
+    &primary::log_sense::SPEC,
     &primary::mode_select::MODE_SELECT_10,
+    &primary::reserve::RESERVE_10,
+    &primary::release::RELEASE_10,
     &primary::mode_sense::MODE_SENSE_10,
+    &primary::persistent_reserve_in::READ_KEYS,
+    &primary::persistent_reserve_in::READ_RESERVATION,
+    &primary::persistent_reserve_in::REPORT_CAPABILITIES,
+    &primary::persistent_reserve_in::READ_FULL_STATUS,
+    &primary::persistent_reserve_out::REGISTER,
+    &primary::persistent_reserve_out::RESERVE,
+    &primary::persistent_reserve_out::RELEASE,
+    &primary::persistent_reserve_out::CLEAR,
+    &primary::persistent_reserve_out::PREEMPT,
+    &primary::persistent_reserve_out::PREEMPT_AND_ABORT,
+    &primary::persistent_reserve_out::REGISTER_AND_IGNORE,
+    &primary::persistent_reserve_out::REGISTER_AND_MOVE,
+    &primary::persistent_reserve_out::REPLACE_LOST,
+    &copy::extended_copy::SPEC,
+    &copy::populate_token::SPEC,
+    &copy::write_using_token::SPEC,
+    &copy::operation_abort::SPEC,
+    &copy::copy_status::COPY_STATUS_LID1,
+    &copy::operating_parameters::SPEC,
+    &copy::failed_segment::SPEC,
+    &copy::copy_status::COPY_STATUS_LID4,
+    &copy::rod_token_information::SPEC,
     &block::read::READ_16,
+    &block::compare_and_write::SPEC,
     &block::write::WRITE_16,
+    &block::or_write::SPEC,
+    &block::write_and_verify::WRITE_AND_VERIFY_16,
     &block::verify::VERIFY_16,
+    &block::pre_fetch::PRE_FETCH_16,
     &block::sync_cache::SYNCHRONIZE_CACHE_16,
     &block::write_same::WRITE_SAME_16,
+    &block::write_atomic::SPEC,
     &block::read_capacity::READ_CAPACITY_16,
+    &block::get_lba_status::SPEC,
     &primary::report_luns::SPEC,
+    &primary::report_identifying::SPEC,
+    &primary::report_port_groups::SPEC,
     &primary::report_opcodes::SPEC,
     &primary::report_tmfs::SPEC,
+    &primary::set_identifying::SPEC,
+    &primary::set_port_groups::SPEC,
     &block::read::READ_12,
     &block::write::WRITE_12,
+    &block::write_and_verify::WRITE_AND_VERIFY_12,
     &block::verify::VERIFY_12,
+    &block::read_defect_data::READ_DEFECT_DATA_12,
 ];
 
 #[cfg(test)]

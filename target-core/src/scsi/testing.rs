@@ -1,13 +1,19 @@
 //! For unit tests: a device with one unit in memory, and a connection that answers `Get` and collects `Put`.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use backstores::{BlockStore, BufPool, CHUNK, FaultStore, IoBuf, StoreOptions, StoreSource};
 use bytes::Bytes;
 use iscsi_proto::{Isid, Lun, Tpgt};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::{LogicalUnit, Outcome, ScsiTask, Sense, Status, TargetDevice, TaskAttribute, UnitConfig};
+use super::{
+    Keeping, LogicalUnit, NonVolatileMemory, Outcome, ScsiTask, Sense, Status, TargetDevice, TaskAttribute,
+    UnitConfig,
+};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
 
@@ -21,6 +27,7 @@ pub(crate) fn config() -> UnitConfig {
         revision: "0001".into(),
         thin: true,
         removable: false,
+        soft_threshold: None,
     }
 }
 
@@ -42,6 +49,36 @@ pub(crate) fn faulty(blocks: u64) -> (Arc<TargetDevice>, Arc<FaultStore>) {
     (device(&[unit]), store)
 }
 
+/// What units keep, for as long as the test.
+#[derive(Debug, Default)]
+pub(crate) struct TestMemory {
+    kept: Mutex<HashMap<(Vec<u8>, String), String>>,
+    /// From now on nothing can be kept.
+    pub(crate) is_full: AtomicBool,
+}
+
+impl TestMemory {
+    pub(crate) fn shared() -> Arc<dyn NonVolatileMemory> {
+        Arc::new(Self::default())
+    }
+}
+
+impl NonVolatileMemory for TestMemory {
+    fn recall(&self, unit: &[u8], what: &str) -> io::Result<Option<String>> {
+        let kept = self.kept.lock().unwrap();
+        Ok(kept.get(&(unit.to_vec(), what.to_owned())).cloned())
+    }
+
+    fn keep(&self, unit: &[u8], what: &'static str, text: String) -> Keeping {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Box::pin(async { Err(io::Error::other("full")) });
+        }
+        let key = (unit.to_vec(), what.to_owned());
+        self.kept.lock().unwrap().insert(key, text);
+        Box::pin(async { Ok(()) })
+    }
+}
+
 /// A nexus of an initiator port that `isid` tells apart.
 pub(crate) fn nexus(isid: u8) -> Arc<NexusId> {
     Arc::new(NexusId {
@@ -59,10 +96,20 @@ pub(crate) fn nexus(isid: u8) -> Arc<NexusId> {
 /// A device with these units as LUN 0, 1, …
 pub(crate) fn device(units: &[Arc<LogicalUnit>]) -> Arc<TargetDevice> {
     let device = TargetDevice::new("iqn.2024-01.org.example:disk".parse().unwrap(), &[Tpgt(1)]);
+    device.seed(counted);
     for (number, unit) in (0..).zip(units) {
         assert!(device.map(number, Arc::clone(unit)));
     }
     device
+}
+
+/// Bytes that never come again, in place of random ones.
+pub(crate) fn counted(bytes: &mut [u8]) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    for chunk in bytes.chunks_mut(8) {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        chunk.copy_from_slice(&next[..chunk.len()]);
+    }
 }
 
 /// One command to be run.
@@ -197,6 +244,14 @@ pub(crate) struct Connection {
     data_out: Vec<u8>,
 }
 
+/// One for each thread: to make one takes longer than most commands.
+fn pool() -> Arc<BufPool> {
+    thread_local! {
+        static POOL: Arc<BufPool> = BufPool::new(16 << 20);
+    }
+    POOL.with(Arc::clone)
+}
+
 /// A transfer's setup and the connection behind it.
 pub(crate) fn connection(
     expected_in: u32,
@@ -218,7 +273,7 @@ pub(crate) fn connection(
         events: to_connection,
         budget: Arc::new(Semaphore::new(4 << 20)),
         out_budget: Arc::new(Semaphore::new(8 << 20)),
-        pool: BufPool::new(16 << 20),
+        pool: pool(),
         abort: AbortSignal::default(),
     };
     (setup, Connection { events, data_out })

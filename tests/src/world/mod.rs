@@ -269,6 +269,7 @@ fn unit_config(number: usize) -> UnitConfig {
         revision: "1".into(),
         thin: true,
         removable: false,
+        soft_threshold: None,
     }
 }
 
@@ -284,6 +285,7 @@ fn directory(name: &IscsiName, parameters: Parameters, device: Arc<TargetDevice>
     };
     Directory {
         targets: [(name.clone(), Arc::new(target))].into(),
+        advertised: Vec::new(),
         portals: vec![Portal {
             address: "192.0.2.1:3260".parse().expect("an address"),
             tpgt: Tpgt(1),

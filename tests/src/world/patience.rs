@@ -20,7 +20,7 @@ impl Session {
         let late: Vec<u32> = self
             .tmfs
             .iter()
-            .filter(|(_, tmf)| now - tmf.sent_at > patience)
+            .filter(|(_, tmf)| tmf.said_at <= now && now - tmf.sent_at > patience)
             .map(|(itt, _)| *itt)
             .collect();
         for itt in late {

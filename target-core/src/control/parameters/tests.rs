@@ -143,5 +143,5 @@ fn every_name_has_help_and_is_there_once() {
             "{name}"
         );
     }
-    assert_eq!(names.len(), 20);
+    assert_eq!(names.len(), 21);
 }

@@ -1,9 +1,10 @@
 //! REPORT SUPPORTED OPERATION CODES (SPC-4 §6.35), read off the same table that checks every CDB.
 
 use crate::scsi::Failure;
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{COMMANDS, CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{COMMANDS, CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -25,7 +26,11 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
         0,
     ],
     offer: Offer::Always,
-    needs: Needs::UNIT,
+    needs: Needs {
+        answered: Answered::Standby,
+        reservation: ReservationClass::Reads,
+        ..Needs::UNIT
+    },
     timeout_s: 10,
     operation: Operation::ReportOpcodes,
 };
