@@ -116,7 +116,11 @@ impl FullFeature {
             Item::Command { pdu, .. } => pdu.itt == referenced && addressed(pdu.lun),
             Item::Control { .. } => false,
         });
-        let response = if let Some(waited) = waited.first() {
+        let response = if self.leftovers.forget_task(referenced) {
+            // It has ended, and nobody knows: with its status goes all that is left of it.
+            actions.push_back(Action::Discard(referenced));
+            TmfResponse::Complete
+        } else if let Some(waited) = waited.first() {
             actions.push_back(Action::End(waited.link, referenced));
             TmfResponse::Complete
         } else if self.tasks.get(referenced).is_none()
