@@ -173,8 +173,11 @@ impl Replay {
             return false;
         };
         task.acknowledged = task.acknowledged.max(next);
-        while let Some(segment) = task.kept.pop_front_if(|segment| segment.header.data_sn < next) {
-            self.kept -= segment.data.len();
+        while let Some(first) = task.kept.front()
+            && first.header.data_sn < next
+        {
+            self.kept -= first.data.len();
+            task.kept.pop_front();
         }
         true
     }

@@ -89,7 +89,7 @@ impl DataOutBook {
         match (kind, buf) {
             (LandingKind::Solicited, Some(buf)) => self.land_solicited(ttt, buf, len, digest_ok),
             (LandingKind::Unsolicited, Some(buf)) => {
-                self.land_unsolicited(itt, buf, len, is_final, digest_ok)
+                self.land_unsolicited(itt, buf, len, is_final, digest_ok);
             }
             _ => {}
         }

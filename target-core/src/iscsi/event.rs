@@ -197,7 +197,7 @@ pub enum CloseReason {
         /// How long the session was kept.
         waited: Duration,
         /// Why its last connection had ended.
-        last: Box<CloseReason>,
+        last: Box<Self>,
     },
 }
 

@@ -1,7 +1,7 @@
 //! Full feature phase of a session: what each request leads to (RFC 7143 §4.2, §11). The rules of one topic each live
 //! beside it: link, window, tasks, management, keepalive, text_exchange. What NOP-Out, text and logout lead to is in
 //! requests and logout, what commands say in task_events, task management requests in task_management, orders from
-//! outside in ending, connections that come and go in joining and loss.
+//! outside in ending, connections that come and go in joining and loss. Commands as they arrive are in commands.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -12,9 +12,10 @@ use iscsi_proto::pdu::{Reject, RejectReason, Request, Response, ScsiCommand};
 use iscsi_proto::{Ahs, BHS_LEN, DecodeError, IscsiName, Itt, Sn};
 use tracing::debug;
 
+use super::SessionParams;
 use super::deferred::DeferredTmfs;
 use super::ending::Ending;
-use super::event::{Action, CloseReason, LinkId, PeerMisbehaved, Start};
+use super::event::{Action, CloseReason, LinkId, PeerMisbehaved};
 use super::link::{Link, Links};
 use super::loss::Orphaned;
 use super::management::PendingTmfs;
@@ -22,10 +23,8 @@ use super::reassign::Leftovers;
 use super::registry::{Admitted, Node};
 use super::tasks::{StuckTask, TaskTable};
 use super::window::{Arrival, CommandWindow};
-use super::{SessionParams, SessionType};
 use crate::control::Parameters;
 use crate::datamover::{Notify, Numbering};
-use crate::scsi::{Sense, Status};
 
 /// Who is at the other end.
 #[derive(Debug)]
@@ -156,70 +155,6 @@ impl FullFeature {
         self.check_retained(link, now, actions);
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parts of a command, and what all events have"
-    )]
-    fn command_arrived(
-        &mut self,
-        link: LinkId,
-        pdu: ScsiCommand,
-        ahs: Ahs,
-        immediate: Option<IoBuf>,
-        node: &Node,
-        now: Instant,
-        actions: &mut VecDeque<Action>,
-    ) {
-        let (itt, cmd_sn) = (pdu.itt, pdu.cmd_sn);
-        if !pdu.immediate && !self.window.expects(cmd_sn) {
-            debug!(
-                cmd_sn = cmd_sn.0,
-                "a duplicate, or outside the command window: ignored"
-            );
-            return self.forget(link, itt, actions);
-        }
-        if let Some(reason) = self.refusal(&pdu) {
-            // §7.3: the CmdSN of a command that is rejected does not count as received.
-            self.reject(link, &Request::ScsiCommand(pdu).encode(), reason, actions);
-            return self.forget(link, itt, actions);
-        }
-        if pdu.immediate {
-            return self.start(link, pdu, ahs, immediate, actions);
-        }
-        let item = Item::Command { pdu, ahs, immediate };
-        self.in_order(cmd_sn, Ordered { link, item }, node, now, actions);
-    }
-
-    /// Why a command cannot be taken at all.
-    fn refusal(&self, pdu: &ScsiCommand) -> Option<RejectReason> {
-        if self.params.session_type == SessionType::Discovery {
-            return Some(RejectReason::CommandNotSupported);
-        }
-        if pdu.itt == Itt::RESERVED {
-            return Some(RejectReason::InvalidPduField);
-        }
-        if self.is_in_use(pdu.itt) {
-            return Some(RejectReason::TaskInProgress);
-        }
-        let too_many = pdu.immediate && self.tasks.immediate() >= IMMEDIATE_MAX;
-        too_many.then_some(RejectReason::ImmediateCommandReject)
-    }
-
-    /// Whether a command has this tag, running or waiting behind a hole, on whatever connection (§11.2.1.8).
-    pub(super) fn is_in_use(&self, itt: Itt) -> bool {
-        self.tasks.get(itt).is_some() || self.window.early().any(|ordered| ordered.is_command(itt))
-    }
-
-    /// A command will not be begun: the mover need not keep what it keeps for one, unless another of its connection has
-    /// the same tag.
-    fn forget(&self, link: LinkId, itt: Itt, actions: &mut VecDeque<Action>) {
-        let runs = self.tasks.get(itt).is_some_and(|task| task.link == link);
-        let mut early = self.window.early();
-        if !runs && !early.any(|ordered| ordered.link == link && ordered.is_command(itt)) {
-            actions.push_back(Action::End(link, itt));
-        }
-    }
-
     fn control_arrived(
         &mut self,
         link: LinkId,
@@ -238,7 +173,7 @@ impl FullFeature {
         }
     }
 
-    fn in_order(
+    pub(super) fn in_order(
         &mut self,
         cmd_sn: Sn,
         ordered: Ordered,
@@ -285,57 +220,6 @@ impl FullFeature {
                 self.control(link, pdu, &data, node, now, actions);
             }
         }
-    }
-
-    /// Begins a SCSI command whose turn it is.
-    fn start(
-        &mut self,
-        link: LinkId,
-        pdu: ScsiCommand,
-        ahs: Ahs,
-        immediate: Option<IoBuf>,
-        actions: &mut VecDeque<Action>,
-    ) {
-        if let Some(retained) = &mut self.links.get_mut(link).retained
-            && retained.reuse(pdu.itt)
-        {
-            actions.push_back(Action::Forget(link, pdu.itt));
-        }
-        if self.leftovers.forget_task(pdu.itt) {
-            actions.push_back(Action::Discard(pdu.itt));
-        }
-        let (task, abort) = self.tasks.start(link, &pdu);
-        let unfit = if self.is_draining() || self.abandoned >= usize::from(self.limits.command_window.max(1))
-        {
-            // What was aborted still costs memory as long as its store operation runs; that too has its bound.
-            Some((Status::Busy, None))
-        } else {
-            let immediate_len = immediate.as_deref().map_or(0, <[u8]>::len);
-            let breach = self.unsolicited_breach(&pdu, immediate_len);
-            breach.map(|sense| (Status::CheckCondition, Some(sense)))
-        };
-        match unfit {
-            Some((status, sense)) => self.fail_at_once(&pdu, status, sense, actions),
-            None => actions.push_back(Action::Start(Start {
-                link,
-                task,
-                pdu,
-                ahs,
-                immediate,
-                abort,
-            })),
-        }
-    }
-
-    /// Data that come with or behind a command although the negotiation forbids it (§11.4.7.2).
-    fn unsolicited_breach(&self, pdu: &ScsiCommand, immediate_len: usize) -> Option<Sense> {
-        let first_burst = usize::try_from(self.params.first_burst_len).expect("32 bits fit");
-        let expected = usize::try_from(pdu.expected_len).expect("32 bits fit");
-        let immediate_allowed =
-            self.params.immediate_data && pdu.write && immediate_len <= first_burst.min(expected);
-        let follows = !pdu.is_final && self.params.initial_r2t;
-        let breach = (immediate_len > 0 && !immediate_allowed) || follows;
-        breach.then_some(Sense::UNEXPECTED_UNSOLICITED_DATA)
     }
 
     fn control(

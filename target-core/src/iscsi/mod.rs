@@ -2,6 +2,7 @@
 
 mod authenticate;
 mod chap;
+mod commands;
 mod connection;
 mod deferred;
 mod discovery;

@@ -178,10 +178,13 @@ impl FullFeature {
     /// Ends what nobody took up in time (§7.5): its nexus is told.
     pub(super) fn end_adrift(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
         self.leftovers.cids.retain(|_, until| now < *until);
-        let ended = &mut self.leftovers.ended;
-        for (itt, _) in ended.extract_if(.., |_, ended| ended.until <= now) {
-            actions.push_back(Action::Discard(Itt(itt)));
-        }
+        self.leftovers.ended.retain(|itt, ended| {
+            let is_over = ended.until <= now;
+            if is_over {
+                actions.push_back(Action::Discard(Itt(*itt)));
+            }
+            !is_over
+        });
         let over = |adrift: &Adrift| adrift.until <= now;
         let over = self.tasks.tags(|task| task.adrift.as_deref().is_some_and(over));
         let luns: Vec<Lun> = over

@@ -439,11 +439,13 @@ impl Registry {
 
     fn end_older(&mut self, nexus: &NexusId, watchers: &Watchers) {
         let of_nexus = |session: &Session| session.nexus().is_some_and(|theirs| **theirs == *nexus);
-        let older: Vec<_> = self
-            .sessions
-            .extract_if(.., |_, session| of_nexus(session))
-            .collect();
-        for (_, session) in older {
+        let of_nexus = self.sessions.values().filter(|session| of_nexus(session));
+        let older: Vec<u16> = of_nexus.map(|session| session.tsih.0).collect();
+        for session in older
+            .iter()
+            .filter_map(|tsih| self.sessions.remove(tsih))
+            .collect::<Vec<_>>()
+        {
             session.leave();
             self.tell_end(&session, watchers, &CloseReason::Ordered(Order::Reinstated));
             give(&session.orders, Order::Reinstated);

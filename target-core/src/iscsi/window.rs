@@ -118,9 +118,14 @@ impl<T> CommandWindow<T> {
 
     /// Takes early arrivals back out as if they had never arrived: their numbers are waited for.
     pub(super) fn forget(&mut self, unwanted: impl Fn(&T) -> bool) -> Vec<T> {
-        let unwanted = |slot: &Option<T>| slot.as_ref().is_some_and(&unwanted);
-        let forgotten = self.early.extract_if(.., |_, slot| unwanted(slot));
-        forgotten.filter_map(|(_, slot)| slot).collect()
+        let mut forgotten = Vec::new();
+        self.early.retain(|_, slot| {
+            let taken = slot.take_if(|item| unwanted(item));
+            let stays = taken.is_none();
+            forgotten.extend(taken);
+            stays
+        });
+        forgotten
     }
 
     /// What waits behind a hole.
