@@ -217,6 +217,8 @@ impl Sense {
     pub const UNEXPECTED_UNSOLICITED_DATA: Self = Self::new(SenseKey::AbortedCommand, 0x0c, 0x0c);
     /// 0B/0C/0D: not as much data as announced.
     pub const NOT_ENOUGH_UNSOLICITED_DATA: Self = Self::new(SenseKey::AbortedCommand, 0x0c, 0x0d);
+    /// 0B/00/00: aborted for the sake of other commands; the initiator may repeat it.
+    pub const ABORTED_COMMAND: Self = Self::new(SenseKey::AbortedCommand, 0x00, 0x00);
     /// 0B/47/05: a data digest did not match.
     pub const PROTOCOL_SERVICE_CRC_ERROR: Self = Self::new(SenseKey::AbortedCommand, 0x47, 0x05);
     /// 0B/11/13 is SNACK's; 0B/4B/00 DATA PHASE ERROR: offsets or lengths that do not fit the R2T.
@@ -292,6 +294,7 @@ impl Sense {
     pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x09);
     pub const COMMANDS_CLEARED_BY_ANOTHER_INITIATOR: Self = Self::new(SenseKey::UnitAttention, 0x2f, 0x00);
     pub const THIN_PROVISIONING_SOFT_THRESHOLD_REACHED: Self = Self::new(SenseKey::UnitAttention, 0x38, 0x07);
+    pub const COMMANDS_CLEARED_BY_PROTOCOL_EVENT: Self = Self::new(SenseKey::UnitAttention, 0x47, 0x7f);
     pub const INQUIRY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x03);
     pub const DEVICE_IDENTIFIER_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x05);
     pub const REPORTED_LUNS_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x0e);
