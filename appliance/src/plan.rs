@@ -8,7 +8,7 @@ use std::sync::Arc;
 use backstores::{BlockStore, StoreSource};
 use iscsi_proto::{IscsiName, Lun, Tpgt};
 use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal, Target};
-use target_core::scsi::{LogicalUnit, NonVolatileMemory, TargetDevice, UnitConfig};
+use target_core::scsi::{DeviceType, LogicalUnit, NonVolatileMemory, TargetDevice, UnitConfig};
 
 use crate::error::StartError;
 use crate::export::{Export, describe};
@@ -58,7 +58,7 @@ pub(crate) fn from_exports(
     let mut opened = Opened::default();
     let stores = exports
         .iter()
-        .map(|export| opened.open(&export.source, export.options))
+        .map(|export| opened.open(&export.source, export.options, export.encrypt.as_deref()))
         .collect::<Result<Vec<_>, _>>()?;
     let (installation, memory) = installation()?;
     let mut mint = IdentityMint::new(installation, name.as_str());
@@ -73,16 +73,19 @@ pub(crate) fn from_exports(
         };
         let config = UnitConfig {
             soft_threshold: export.soft_threshold,
-            ..export
-                .strings
-                .apply(unit_config(identity, export.thin, export.removable))
+            ..export.strings.apply(unit_config(
+                identity,
+                export.device_type,
+                export.thin,
+                export.removable,
+            ))
         };
         let unit = unit(config, &store, &memory)?;
         assert!(device.map(lun, Arc::clone(&unit)), "numbers are distinct");
         units.push(PlannedUnit {
             target: name.clone(),
             lun,
-            what: describe(&export.source),
+            what: describe(export.device_type, &export.source),
             store,
             unit,
         });
@@ -109,8 +112,13 @@ pub(crate) fn from_saved(
         let device = device(&name, common)?;
         for saved in &saved.units {
             let source = saved.source(base);
-            let store = opened.open(&source, saved.options())?;
-            let config = unit_config(saved_identity(saved)?, saved.thin, saved.removable);
+            let store = opened.open(&source, saved.options(), None)?;
+            let config = unit_config(
+                saved_identity(saved)?,
+                DeviceType::Disk,
+                saved.thin,
+                saved.removable,
+            );
             let unit = unit(config, &store, memory)?;
             if saved.lun > Lun::MAX_NUMBER || !device.map(saved.lun, Arc::clone(&unit)) {
                 let problem = format!("LUN {} of {name} is out of range or there twice", saved.lun);
@@ -120,7 +128,7 @@ pub(crate) fn from_saved(
                     "restore a state.json that is right",
                 ));
             }
-            let what = describe(&source);
+            let what = describe(DeviceType::Disk, &source);
             units.push(PlannedUnit {
                 target: name.clone(),
                 lun: saved.lun,
@@ -162,13 +170,20 @@ impl Opened {
         &mut self,
         source: &StoreSource,
         options: backstores::StoreOptions,
+        encrypt: Option<&Path>,
     ) -> Result<Arc<dyn BlockStore>, StartError> {
         let new_file = match source {
             StoreSource::File { path, .. } if !path.exists() => Some(path.clone()),
             _ => None,
         };
-        let store = backstores::open(source, options)?;
-        self.created.extend(new_file);
+        let new_tags = source
+            .beside()
+            .filter(|path| options.protection && !path.exists());
+        let store = match encrypt {
+            None => backstores::open(source, options)?,
+            Some(key_file) => backstores::open_encrypted(source, options, key_file)?,
+        };
+        self.created.extend(new_file.into_iter().chain(new_tags));
         Ok(store)
     }
 
@@ -263,12 +278,17 @@ fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) ->
     }
 }
 
-fn unit_config(identity: UnitIdentity, thin: bool, removable: bool) -> UnitConfig {
+fn unit_config(identity: UnitIdentity, device_type: DeviceType, thin: bool, removable: bool) -> UnitConfig {
+    let product = match device_type {
+        DeviceType::Cdrom => "Virtual CD-ROM",
+        DeviceType::Disk => "Virtual disk",
+    };
     UnitConfig {
+        device_type,
         naa: identity.naa.to_vec(),
         serial: identity.serial,
         vendor: "LUNAPORT".into(),
-        product: "Virtual disk".into(),
+        product: product.into(),
         revision: REVISION.into(),
         thin,
         removable,

@@ -39,7 +39,7 @@ use backstores::{BlockStore, BufPool, FaultStore, StoreOptions, StoreSource};
 use iscsi_proto::{IscsiName, Tpgt};
 use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal, Target};
 use target_core::iscsi::{LinkInfo, Node, TransportKeys};
-use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
+use target_core::scsi::{DeviceType, LogicalUnit, TargetDevice, UnitConfig};
 use target_core::serve::serve;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -262,6 +262,7 @@ fn store() -> Arc<FaultStore> {
 
 fn unit_config(number: usize) -> UnitConfig {
     UnitConfig {
+        device_type: DeviceType::Disk,
         naa: vec![0x60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, number as u8],
         serial: format!("{number:08}"),
         vendor: "LUNAPORT".into(),
