@@ -241,9 +241,6 @@ impl DataMover for SpoiledMover {
     }
 
     fn snack(&mut self, snack: &Snack, numbering: Numbering) -> Result<(), Unsent> {
-        if self.defect == Defect::UnansweredSnack {
-            return Ok(());
-        }
         self.inner.snack(snack, numbering)
     }
 
