@@ -40,6 +40,23 @@ pub struct TransportKeys {
     /// Keys that each side declares, with our value. The initiator's value comes back in
     /// [`SessionParams::transport`].
     pub declared: Vec<(&'static str, String)>,
+    /// Keys that the initiator alone declares. Its value comes back in [`SessionParams::transport`].
+    pub heard: Vec<&'static str>,
+    /// The transport has lengths of its own in place of both sides' MaxRecvDataSegmentLength.
+    pub lengths: Option<SegmentLengths>,
+    /// The transport itself protects what it carries: digests are always None.
+    pub without_digests: bool,
+}
+
+/// Negotiated keys (of [`TransportKeys::values`]) that say how long a data segment may be.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentLengths {
+    /// For segments that we receive.
+    pub receive: &'static str,
+    /// For segments that we send.
+    pub send: &'static str,
+    /// What holds when the initiator does not speak of them, bytes.
+    pub default: u32,
 }
 
 /// A login in progress.

@@ -27,7 +27,8 @@ pub use connection::Connection;
 pub use discovery::Asker;
 pub use event::{Action, CloseReason, Event, Order, PeerMisbehaved, Start};
 pub use login::{
-    Admission, LinkInfo, Login, LoginAnswer, LoginFailure, LoginStep, PendingAdmission, TransportKeys,
+    Admission, LinkInfo, Login, LoginAnswer, LoginFailure, LoginStep, PendingAdmission, SegmentLengths,
+    TransportKeys,
 };
 pub use params::{SessionParams, SessionType};
 pub(crate) use registry::Membership;

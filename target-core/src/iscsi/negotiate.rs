@@ -30,7 +30,11 @@ pub(super) type Answers = Vec<(String, String)>;
 
 impl Negotiation {
     /// Nothing said yet: the defaults of §13 hold.
-    pub(super) fn new(ours: Parameters, transport: TransportKeys, session_type: SessionType) -> Self {
+    pub(super) fn new(mut ours: Parameters, transport: TransportKeys, session_type: SessionType) -> Self {
+        if transport.without_digests {
+            ours.header_digest = vec![false];
+            ours.data_digest = vec![false];
+        }
         Self {
             ours,
             transport,
@@ -106,6 +110,12 @@ impl Negotiation {
         let mut params = self.params.clone();
         // §13.14: never more than MaxBurstLength, also where a default meets a negotiated value.
         params.first_burst_len = params.first_burst_len.min(params.max_burst_len);
+        if let Some(lengths) = self.transport.lengths {
+            let agreed = |key| in_range(find_agreed(&params.transport, key)?, 512..=0x00ff_ffff);
+            let (receive, send) = (agreed(lengths.receive), agreed(lengths.send));
+            params.max_recv_data_segment_len = receive.unwrap_or(lengths.default);
+            params.max_send_data_segment_len = send.unwrap_or(lengths.default);
+        }
         Ok(params)
     }
 
@@ -257,6 +267,10 @@ impl Negotiation {
             self.params.transport.push((name, value.to_owned()));
             return None;
         }
+        if let Some(name) = self.transport.heard.iter().find(|name| **name == key) {
+            self.params.transport.push((name, value.to_owned()));
+            return None;
+        }
         let Some((name, ours)) = self.transport.values.iter().find(|(name, _)| *name == key) else {
             // An answer to nothing must not be answered, or two polite sides never stop.
             return (!CONSTANTS.contains(&value)).then(|| NOT_UNDERSTOOD.to_owned());
@@ -307,6 +321,11 @@ fn check_digest(key: &str, accepted: &[bool], agreed: bool) -> Result<(), Refusa
 pub(super) fn find<'a>(pairs: &'a [KeyValue], key: &str) -> Option<&'a str> {
     let pair = pairs.iter().find(|pair| pair.key == key)?;
     Some(&pair.value)
+}
+
+fn find_agreed<'a>(agreed: &'a [(&'static str, String)], key: &str) -> Option<&'a str> {
+    let (_, value) = agreed.iter().find(|(name, _)| *name == key)?;
+    Some(value)
 }
 
 /// The number, unless it is none or outside.
