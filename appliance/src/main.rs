@@ -21,6 +21,7 @@ mod serve;
 mod shutdown;
 mod size;
 mod state;
+mod usage;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -32,8 +33,17 @@ use error::StartError;
 use serve::Saved;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let result = match cli.command {
+    let result = Cli::try_parse()
+        .map_err(|error| usage::explain(&error))
+        .and_then(run);
+    result.unwrap_or_else(|error| {
+        drop(writeln!(std::io::stderr(), "lunaport: {error}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn run(cli: Cli) -> Result<ExitCode, StartError> {
+    match cli.command {
         None => quick_start(),
         Some(Command::Serve(args)) => serve::run(*args, Saved::Required),
         Some(Command::Health(args)) => health::run(&args),
@@ -41,14 +51,10 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "lunaport", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
-    };
-    result.unwrap_or_else(|error| {
-        drop(writeln!(std::io::stderr(), "lunaport: {error}"));
-        ExitCode::FAILURE
-    })
+    }
 }
 
 fn quick_start() -> Result<ExitCode, StartError> {
-    let args = ServeArgs::from_environment().unwrap_or_else(|error| error.exit());
+    let args = ServeArgs::from_environment().map_err(|error| usage::explain(&error))?;
     serve::run(args, Saved::QuickStart)
 }

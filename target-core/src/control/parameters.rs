@@ -68,7 +68,7 @@ impl Default for Parameters {
             max_outstanding_r2t: 8,
             time_to_wait: 2,
             time_to_retain: 0,
-            protocol_level: 1,
+            protocol_level: 2,
             command_window: 128,
             max_sessions: 1024,
             login_timeout: Duration::from_secs(15),

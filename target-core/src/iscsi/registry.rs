@@ -10,6 +10,7 @@ use iscsi_proto::pdu::LoginStatus;
 use iscsi_proto::{IscsiName, Tsih};
 use tokio::sync::watch;
 
+use super::params::QUERIES_SINCE;
 use super::{Admission, LinkInfo, Order, SessionParams};
 use crate::control::{Directory, Target};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
@@ -282,6 +283,9 @@ impl Membership {
             .expect("a membership is in the registry");
         if let Some((nexus, target)) = &nexus {
             target.device.attach(nexus);
+            if admission.params.protocol_level >= QUERIES_SINCE {
+                target.device.offer_queries(nexus);
+            }
         }
         entry.session = Some(Session {
             tsih,

@@ -71,6 +71,11 @@ impl CommandContext<'_> {
     pub(crate) fn lun_numbers(&self) -> Vec<u16> {
         self.device.numbers()
     }
+
+    /// Whether this nexus may use the task management functions of RFC 7144.
+    pub(crate) fn offers_queries(&self) -> bool {
+        self.device.offers_queries(self.nexus)
+    }
 }
 
 /// A command that passed all checks the CDB alone decides.

@@ -151,10 +151,15 @@ impl LogicalUnit {
 
     /// A nexus is gone: its tasks are aborted and what it held is released.
     pub(crate) fn detach(&self, nexus: &Arc<NexusId>) {
-        self.tasks.abort(|owner| same(owner, nexus));
-        self.medium().allow(nexus);
+        self.lose_nexus(nexus);
         self.attentions
             .change(|queues| queues.retain(|(known, _)| !same(known, nexus)));
+    }
+
+    /// I_T nexus loss (SAM-5 §6.3.4): the tasks of the nexus are aborted and what it held is released.
+    pub(crate) fn lose_nexus(&self, nexus: &Arc<NexusId>) {
+        self.tasks.abort(|owner| same(owner, nexus));
+        self.medium().allow(nexus);
     }
 
     /// Back to the state after power on, as far as a reset goes (SAM-5 §6.3.2, §6.3.3): all tasks are aborted, nobody
@@ -189,6 +194,11 @@ impl LogicalUnit {
             return None;
         }
         self.attentions.of(nexus, AttentionQueue::pop).flatten()
+    }
+
+    /// What a nexus would be told next, and how many conditions wait for it.
+    pub(crate) fn pending_attention(&self, nexus: &Arc<NexusId>) -> Option<(UnitAttention, usize)> {
+        self.attentions.of(nexus, |queue| queue.first_of()).flatten()
     }
 
     /// One kind of attention of a nexus is done with, told or not.

@@ -18,7 +18,7 @@ pub(crate) mod testing;
 mod tests;
 
 pub use attention::UnitAttention;
-pub use device::{ScsiTask, TargetDevice, TaskAttribute};
+pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
 pub use lu::{LogicalUnit, UnitConfig};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};

@@ -133,6 +133,13 @@ impl TaskSet {
         losers
     }
 
+    /// Whether a nexus has a task here that was not aborted.
+    pub(crate) fn holds_task_of(&self, concerned: impl Fn(&Arc<NexusId>) -> bool) -> bool {
+        let state = self.state();
+        let mut tasks = state.tasks.iter();
+        tasks.any(|entry| !entry.who.abort.is_fired() && concerned(&entry.who.nexus))
+    }
+
     /// Tasks in the set, the aborted ones that have not left yet included.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
