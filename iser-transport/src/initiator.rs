@@ -47,7 +47,7 @@ struct Tags {
 }
 
 /// Memory to be opened with a SCSI Command.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Opened {
     /// Bytes of room for Data-In.
     pub room: usize,
@@ -92,7 +92,7 @@ impl Initiator {
             data_out,
             unasked,
         } = opened;
-        let read = (room > 0).then(|| self.qp.register(vec![0; room]));
+        let read = (room > 0).then(|| self.qp.register(vec![UNTOUCHED; room]));
         let write = (unasked < data_out.len()).then(|| {
             if self.solicited_only {
                 self.qp.register(data_out[unasked..].to_vec())
@@ -222,5 +222,7 @@ fn itt_of(bhs: &[u8; BHS_LEN]) -> u32 {
     u32::from_be_bytes([bhs[16], bhs[17], bhs[18], bhs[19]])
 }
 
+/// What memory for Data-In holds before the target writes into it.
+const UNTOUCHED: u8 = 0xa5;
 /// The login's longest response fits.
 const RECEIVE: usize = 16 * 1024;

@@ -18,8 +18,8 @@ pub fn transport_keys() -> TransportKeys {
             ("MaxOutstandingUnexpectedPDUs", UNEXPECTED_MAX.to_string()),
             ("MaxAHSLength", AHS_MAX.to_string()),
         ],
-        heard: vec![SOLICITED_ONLY, HELLO_REQUIRED],
-        lengths: Some(SegmentLengths {
+        heard: &[SOLICITED_ONLY, HELLO_REQUIRED],
+        lengths: Some(&SegmentLengths {
             receive: TARGET_RECV,
             send: INITIATOR_RECV,
             default: 8192,

@@ -139,7 +139,7 @@ impl<Q: QueuePair> IserMover<Q> {
     }
 
     fn received(&mut self, message: &[u8]) -> Result<(), TransportClosed> {
-        let header = IserHeader::decode(message).map_err(framing)?;
+        let header = IserHeader::decode(message).map_err(|error| framing(&error))?;
         match header {
             IserHeader::Control { read, write } => self.pdu(&message[HEADER_LEN..], read, write),
             IserHeader::Hello(hello) if self.hello == HelloStage::Due => self.answer_hello(hello),
@@ -195,7 +195,9 @@ impl<Q: QueuePair> IserMover<Q> {
         }
         match decode(&bhs, ahs) {
             Ok((Request::ScsiCommand(pdu), ahs)) => {
-                self.tasks.begin(&pdu, read, write, data.len()).map_err(framing)?;
+                self.tasks
+                    .begin(&pdu, read, write, data.len())
+                    .map_err(|error| framing(&error))?;
                 let immediate = (!data.is_empty()).then(|| self.immediate(&pdu, data));
                 self.notices.push_back(Notify::Command { pdu, ahs, immediate });
             }
@@ -301,10 +303,10 @@ impl<Q: QueuePair> DataMover for IserMover<Q> {
         // Linux and what descends from it never speak of the key, and name the place behind the unasked data; they are
         // known by the private data of their connection request. For all others the default of §6.9 holds.
         let solicited_only = agreed.solicited_only;
+        let linux = self.peer.is_some_and(|peer| peer.no_zero_based_addresses);
         self.tasks.set_rules(Rules {
             first_burst_len: length(params.first_burst_len),
-            solicited_only: solicited_only
-                .unwrap_or(self.peer.is_some_and(|peer| peer.no_zero_based_addresses)),
+            solicited_only: solicited_only.unwrap_or(linux),
         });
         let receives = self.receives_for(params);
         debug!(
@@ -334,7 +336,7 @@ impl<Q: QueuePair> DataMover for IserMover<Q> {
 
     fn put_data(&mut self, put: PutData) {
         let Some(place) = self.tasks.read_place(put.itt) else {
-            return self.fail(framing(format!(
+            return self.fail(framing(&format!(
                 "task {:#010x} named no place for its Data-In",
                 put.itt.0
             )));
@@ -428,7 +430,7 @@ fn decode(bhs: &[u8; BHS_LEN], ahs: &[u8]) -> Result<(Request, Ahs), DecodeError
     Ok((request, ahs))
 }
 
-fn framing(what: impl ToString) -> TransportClosed {
+fn framing(what: &(impl ToString + ?Sized)) -> TransportClosed {
     TransportClosed::Framing(what.to_string())
 }
 

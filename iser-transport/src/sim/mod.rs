@@ -71,6 +71,11 @@ impl SimQueuePair {
         self.lock().waits_for_receives(self.side)
     }
 
+    /// From now on one in so many work requests fails; 0 for none.
+    pub fn worsen(&mut self, fails_one_in: u64) {
+        self.lock().worsen(fails_one_in);
+    }
+
     /// Takes the device away from this end.
     pub fn remove_device(&mut self) {
         let wakers = self.lock().lose(self.side, LinkLost::DeviceRemoved);

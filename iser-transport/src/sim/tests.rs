@@ -1,3 +1,5 @@
+//! The link in memory keeps what it promises.
+
 use futures_util::FutureExt;
 
 use super::*;

@@ -83,6 +83,10 @@ impl Wire {
         }
     }
 
+    pub(super) fn worsen(&mut self, fails_one_in: u64) {
+        self.weather.fails_one_in = fails_one_in;
+    }
+
     pub(super) fn reads_max(&self) -> usize {
         self.weather.reads_max.max(1)
     }

@@ -1,3 +1,5 @@
+//! Places of data, and data that come unasked.
+
 use backstores::IoBuf;
 use iscsi_proto::pdu::{Request, TaskAttribute};
 use iscsi_proto::{Lun, Sn};

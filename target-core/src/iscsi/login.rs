@@ -41,9 +41,9 @@ pub struct TransportKeys {
     /// [`SessionParams::transport`].
     pub declared: Vec<(&'static str, String)>,
     /// Keys that the initiator alone declares. Its value comes back in [`SessionParams::transport`].
-    pub heard: Vec<&'static str>,
+    pub heard: &'static [&'static str],
     /// The transport has lengths of its own in place of both sides' MaxRecvDataSegmentLength.
-    pub lengths: Option<SegmentLengths>,
+    pub lengths: Option<&'static SegmentLengths>,
     /// The transport itself protects what it carries: digests are always None.
     pub without_digests: bool,
 }

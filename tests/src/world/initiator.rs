@@ -106,6 +106,9 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
 }
 
 fn closed(session: &Session) -> End {
+    if session.terms.breaks {
+        return End::Again;
+    }
     session.scene.ledger.violated(
         Check::Liveness,
         "the target closed a connection that did nothing wrong",
@@ -181,7 +184,7 @@ async fn depart(session: &mut Session) {
     loop {
         match tokio::time::timeout_at(deadline, session.receiver.recv()).await {
             Ok(Some(pdu)) => session.heard(&pdu),
-            Ok(None) if session.logged_out => return,
+            Ok(None) if session.logged_out || session.terms.breaks => return,
             Ok(None) | Err(_) => {
                 let detail = "a logout is not answered, or the connection stays open";
                 session.scene.ledger.violated(Check::Liveness, detail);

@@ -6,12 +6,15 @@ use std::time::Duration;
 use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response};
 use iscsi_proto::text::{KeyValue, parse_pairs, push_pair};
 use iscsi_proto::{Cid, Isid, Itt, Sn, Tsih};
+use iser_transport::sim::link;
 use tokio::time::{Instant, timeout_at};
 
+use super::WITNESS;
 use super::ledger::Check;
-use super::pipe::{Pdu, pipe};
+use super::pipe::{Pdu, Receiver, Sender, pipe};
 use super::random::Random;
-use super::scene::Scene;
+use super::rdma::{Make, under_session};
+use super::scene::{Accepted, Scene};
 use super::session::Session;
 
 /// What was agreed, lengths in bytes.
@@ -24,18 +27,17 @@ pub(crate) struct Terms {
     pub(crate) first_burst: usize,
     pub(crate) initial_r2t: bool,
     pub(crate) immediate_data: bool,
+    /// Data move by RDMA.
+    pub(crate) rdma: bool,
+    /// The link fails by itself, sooner or later.
+    pub(crate) breaks: bool,
 }
 
 /// Opens a connection and logs in; `None` when that failed, which is in the ledger then.
 pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> Option<Session> {
-    let delay_ms = random.pick(&[0, 1, 5, 30]);
-    let (to_target, at_target) = pipe(random.fork(), delay_ms);
-    let (from_target, at_initiator) = pipe(random.fork(), delay_ms);
-    scene
-        .accept
-        .send((from_target, at_target))
-        .expect("the world accepts as long as initiators live");
-    let (mut sender, mut receiver) = (to_target, at_initiator);
+    let breaks = id != WITNESS && random.percent(10);
+    let rdma = random.percent(40).then(|| Make::draw(random, breaks));
+    let (mut sender, mut receiver) = connect(scene, rdma, random);
     let max_recv = random.pick(&[512, 4096, 8192, 65_536, 262_144]);
     let (cmd_sn, exp_stat_sn) = (Sn(random.next() as u32), Sn(random.next() as u32));
     let request = Request::Login(LoginRequest {
@@ -52,11 +54,11 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
         cmd_sn,
         exp_stat_sn,
     });
-    sender.send(Pdu {
-        bhs: request.encode(),
-        data: offer(scene, id, max_recv, random),
-        damaged: false,
-    });
+    let mut data = offer(scene, id, max_recv, random);
+    if let Some(make) = rdma {
+        offer_rdma(&mut data, max_recv, make);
+    }
+    sender.send(Pdu::new(request.encode(), data));
     let deadline = Instant::now() + LOGIN_PATIENCE;
     let refuse = |check, detail: String| {
         scene.ledger.violated(check, format!("initiator {id}: {detail}"));
@@ -77,12 +79,21 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
     let pairs = parse_pairs(&pdu.data).unwrap_or_default();
     let terms = Terms {
         tsih: response.tsih,
-        max_recv,
-        max_send: number(&pairs, "MaxRecvDataSegmentLength", 8192),
-        max_burst: number(&pairs, "MaxBurstLength", 262_144),
+        // RDMA knows neither segments nor bursts of Data-In.
+        max_recv: if rdma.is_some() { usize::MAX } else { max_recv },
+        max_send: match rdma {
+            Some(_) => number(&pairs, "TargetRecvDataSegmentLength", 8192),
+            None => number(&pairs, "MaxRecvDataSegmentLength", 8192),
+        },
+        max_burst: match rdma {
+            Some(_) => usize::MAX,
+            None => number(&pairs, "MaxBurstLength", 262_144),
+        },
         first_burst: number(&pairs, "FirstBurstLength", 65_536),
         initial_r2t: value(&pairs, "InitialR2T") != Some("No"),
         immediate_data: value(&pairs, "ImmediateData") != Some("No"),
+        rdma: rdma.is_some(),
+        breaks: rdma.is_some() && breaks,
     };
     scene.settle_lost(id);
     scene.ledger.note(format_args!("i{id} logged in: {terms:?}"));
@@ -99,6 +110,34 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
         exp_stat_sn.next(),
         window,
     ))
+}
+
+/// Opens a connection over either transport. Returns the session's ends.
+fn connect(scene: &Scene, rdma: Option<Make>, random: &mut Random) -> (Sender, Receiver) {
+    let accept = |accepted| {
+        let sent = scene.accept.send(accepted);
+        sent.expect("the world accepts as long as initiators live");
+    };
+    let Some(make) = rdma else {
+        let delay_ms = random.pick(&[0, 1, 5, 30]);
+        let (to_target, at_target) = pipe(random.fork(), delay_ms);
+        let (from_target, at_initiator) = pipe(random.fork(), delay_ms);
+        accept(Accepted::Plain(from_target, at_target));
+        return (to_target, at_initiator);
+    };
+    let (target, initiator) = link(random.next(), make.weather);
+    accept(Accepted::Rdma(target, make.private_data));
+    under_session(initiator, make, random)
+}
+
+fn offer_rdma(text: &mut Vec<u8>, max_recv: usize, make: Make) {
+    push_pair(text, "RDMAExtensions", "Yes");
+    push_pair(text, "InitiatorRecvDataSegmentLength", &max_recv.to_string());
+    push_pair(text, "TargetRecvDataSegmentLength", "8192");
+    if let Some(only) = make.solicited_only {
+        let only = if only { "Yes" } else { "No" };
+        push_pair(text, "TaggedBufferForSolicitedDataOnly", only);
+    }
 }
 
 fn offer(scene: &Scene, id: u8, max_recv: usize, random: &mut Random) -> Vec<u8> {

@@ -54,11 +54,7 @@ impl SimMover {
     }
 
     fn push(&mut self, pdu: &Response, data: Vec<u8>) {
-        let pdu = Pdu {
-            bhs: pdu.encode(),
-            data,
-            damaged: false,
-        };
+        let pdu = Pdu::new(pdu.encode(), data);
         self.queue.push_back(Queued { pdu, holds: None });
     }
 
@@ -79,7 +75,9 @@ impl SimMover {
     }
 
     fn arrived(&mut self, pdu: Pdu) {
-        let Pdu { bhs, data, damaged } = pdu;
+        let Pdu {
+            bhs, data, damaged, ..
+        } = pdu;
         match Request::decode(&bhs) {
             Err(error) => self.notices.push_back(Notify::Malformed { bhs, error }),
             Ok(Request::DataOut(pdu)) => {
@@ -155,11 +153,7 @@ impl DataMover for SimMover {
                 offset: put.offset.wrapping_add(at as u32),
             };
             *data_sn += 1;
-            let pdu = Pdu {
-                bhs: Response::DataIn(header).encode(),
-                data: holds.0[at..at + len].to_vec(),
-                damaged: false,
-            };
+            let pdu = Pdu::new(Response::DataIn(header).encode(), holds.0[at..at + len].to_vec());
             let holds = Some(Arc::clone(&holds));
             self.queue.push_back(Queued { pdu, holds });
             at += len;

@@ -10,6 +10,7 @@ use iscsi_proto::pdu::{
     Response, ScsiCommand, TaskManagementRequest, TaskManagementResponse, TmfResponse,
 };
 use iscsi_proto::{Cid, Itt, Lun, Sn, Ttt};
+use iser_transport::Opened;
 use tokio::time::Instant;
 
 use super::ledger::Check;
@@ -119,11 +120,11 @@ impl Session {
     }
 
     fn send(&mut self, request: &Request, data: Vec<u8>, damaged: bool) {
-        self.sender.send(Pdu {
-            bhs: request.encode(),
-            data,
-            damaged,
-        });
+        let pdu = Pdu {
+            damaged: damaged && !self.terms.rdma,
+            ..Pdu::new(request.encode(), data)
+        };
+        self.sender.send(pdu);
     }
 
     /// Sends a command with what data may go at once.
@@ -156,15 +157,32 @@ impl Session {
             exp_stat_sn: self.exp_stat_sn,
             cdb: task.command.cdb,
         });
-        let damaged = immediate > 0 && self.random.percent(1);
+        let damaged = immediate > 0 && self.random.percent(1) && !self.terms.rdma;
         task.damaged = damaged;
         task.asked_to = immediate + unsolicited;
         let first = data[..immediate].to_vec();
+        let opened = self.terms.rdma.then(|| Opened {
+            room: if task.command.is_read() {
+                task.command.announced
+            } else {
+                0
+            },
+            data_out: data.clone(),
+            unasked: immediate + unsolicited,
+        });
+        if self.terms.rdma {
+            // Whatever else is fetched, nobody here sees it.
+            task.asked_to = data.len();
+        }
         self.note(format_args!(
             "-> {itt:#x} cmdsn {} lun {unit} {:?} announced {} immediate {immediate}",
             cmd_sn.0, task.command.kind, task.command.announced
         ));
-        self.send(&request, first, damaged);
+        self.sender.send(Pdu {
+            damaged,
+            opened,
+            ..Pdu::new(request.encode(), first)
+        });
         self.tasks.insert(itt, task);
         if unsolicited > 0 {
             self.data_out(itt, Ttt::RESERVED, immediate, immediate + unsolicited);
@@ -176,7 +194,7 @@ impl Session {
         let (mut at, mut data_sn) = (from, 0);
         while at < to {
             let len = (to - at).min(self.terms.max_send);
-            let damaged = self.random.below(400) == 0;
+            let damaged = self.random.below(400) == 0 && !self.terms.rdma;
             let Some(task) = self.tasks.get_mut(&itt) else {
                 return;
             };

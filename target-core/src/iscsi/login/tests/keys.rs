@@ -199,8 +199,8 @@ fn a_transport_with_lengths_of_its_own_overrides_the_usual_ones() {
             ("InitiatorRecvDataSegmentLength", "8192".to_owned()),
             ("TargetRecvDataSegmentLength", "15360".to_owned()),
         ],
-        heard: vec!["TaggedBufferForSolicitedDataOnly"],
-        lengths: Some(SegmentLengths {
+        heard: &["TaggedBufferForSolicitedDataOnly"],
+        lengths: Some(&SegmentLengths {
             receive: "TargetRecvDataSegmentLength",
             send: "InitiatorRecvDataSegmentLength",
             default: 8192,
