@@ -2,9 +2,11 @@
 //! completion. Nothing here knows iSCSI.
 
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use backstores::IoBuf;
+use backstores::{BufPool, IoBuf};
 
 /// One end of a reliable connection.
 ///
@@ -27,6 +29,24 @@ pub trait QueuePair: Send + fmt::Debug {
 
     /// Ends the connection: the peer learns of it, what is outstanding completes with errors.
     fn disconnect(&mut self);
+}
+
+/// Memory that devices register once: all that buffers of a pool are made of.
+#[derive(Clone, Debug)]
+pub struct Region(Arc<BufPool>);
+
+impl Region {
+    /// The memory of a pool, which it keeps mapped.
+    #[must_use]
+    pub fn of(pool: &Arc<BufPool>) -> Self {
+        Self(Arc::clone(pool))
+    }
+
+    /// Its addresses.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.0.addresses()
+    }
 }
 
 /// Limits of a queue pair.

@@ -14,9 +14,12 @@ mod mover;
 mod send_queue;
 pub mod sim;
 mod tasks;
+#[cfg(feature = "verbs")]
+#[allow(unsafe_code, reason = "the way to C")]
+pub mod verbs;
 
 pub use cm::CmHeader;
-pub use fabric::{Capabilities, Completion, LinkEvent, LinkLost, QueuePair, Remote, Work, WorkId};
+pub use fabric::{Capabilities, Completion, LinkEvent, LinkLost, QueuePair, Region, Remote, Work, WorkId};
 pub use header::{HEADER_LEN, Hello, HelloReply, IserHeader, StrangeHeader};
 pub use initiator::{Initiator, Message, Opened};
 pub use keys::{RECEIVE_LEN, transport_keys};
