@@ -29,6 +29,9 @@ pub(crate) fn access_line(plan: &Plan, portals: &[SocketAddr]) -> String {
                 names.join(" or ")
             )
         }
+        Some(ChapPolicy::Individual { .. }) => {
+            format!("initiators that the targets' access rules admit may log in at {portals}")
+        }
         Some(ChapPolicy::Open) | None => {
             format!("every initiator that reaches {portals} may log in, without a password")
         }

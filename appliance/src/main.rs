@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod address_rule;
 mod admin;
 mod banner;
 mod chap;

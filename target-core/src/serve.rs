@@ -45,6 +45,9 @@ pub async fn serve(
     let connection = Connection::new(link, node, now());
     let reason = server.run(connection, orders).await;
     log_end(&reason);
+    if let Some(membership) = &server.membership {
+        membership.tell_end(&reason);
+    }
     server.close(&reason).await;
     reason
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use iscsi_proto::{IscsiName, Tpgt};
 
-use super::{ChapPolicy, Parameters, Target};
+use super::{AdvertisedAddress, ChapPolicy, Network, Parameters, Target};
 
 /// Where initiators can come in.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -17,6 +17,18 @@ pub struct Portal {
     pub tpgt: Tpgt,
 }
 
+/// What discovery tells initiators from one network instead of the portals' own addresses: their way in through address
+/// translation or a load balancer.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Advertised {
+    /// Where the initiator comes from.
+    pub from: Network,
+    /// Portal group that is reached there.
+    pub tpgt: Tpgt,
+    /// Where that is.
+    pub address: AdvertisedAddress,
+}
+
 /// All targets and portals.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
@@ -24,6 +36,8 @@ pub struct Directory {
     pub targets: BTreeMap<IscsiName, Arc<Target>>,
     /// Portals in the order they were given.
     pub portals: Vec<Portal>,
+    /// Other addresses to tell, for some networks.
+    pub advertised: Vec<Advertised>,
     /// CHAP for discovery sessions.
     pub discovery_chap: ChapPolicy,
     /// Limits of discovery sessions.

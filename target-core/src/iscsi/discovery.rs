@@ -17,6 +17,8 @@ pub struct Asker<'a> {
     pub initiator: &'a IscsiName,
     /// Our end of the connection it asks over.
     pub local: SocketAddr,
+    /// Where it comes from.
+    pub peer: IpAddr,
     /// This machine's addresses, for portals that listen on all of them.
     pub interfaces: &'a [IpAddr],
 }
@@ -36,7 +38,7 @@ pub(super) fn targets(directory: &Directory, asker: &Asker<'_>, wanted: Wanted<'
             Wanted::All => true,
             Wanted::One(name) => *name == target.name,
         };
-        if asked_for && target.access.admits(asker.initiator) {
+        if asked_for && target.access.admits(asker.initiator, asker.peer) {
             records.push(("TargetName".to_owned(), target.name.to_string()));
             let addresses = addresses(directory, asker, target).into_iter();
             records.extend(addresses.map(|address| ("TargetAddress".to_owned(), address)));
@@ -47,6 +49,10 @@ pub(super) fn targets(directory: &Directory, asker: &Asker<'_>, wanted: Wanted<'
 
 /// Where `target` can be reached: the address the asker came in by first, then those of its family.
 fn addresses(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<String> {
+    let advertised = advertised(directory, asker, target);
+    if !advertised.is_empty() {
+        return advertised;
+    }
     let came_by = plain(asker.local);
     let mut reachable: Vec<SocketAddr> = Vec::new();
     let portals = directory
@@ -68,6 +74,19 @@ fn addresses(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<S
     reachable
         .into_iter()
         .map(|address| format_address(address, target.tpgt))
+        .collect()
+}
+
+/// What is told instead, where a rule says so. The narrowest network that has one decides.
+fn advertised(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<String> {
+    let rules = directory
+        .advertised
+        .iter()
+        .filter(|rule| rule.tpgt == target.tpgt && rule.from.contains(asker.peer));
+    let narrowest = rules.clone().map(|rule| rule.from.prefix_len()).max();
+    rules
+        .filter(|rule| Some(rule.from.prefix_len()) == narrowest)
+        .map(|rule| format!("{},{}", rule.address, target.tpgt.0))
         .collect()
 }
 

@@ -1,5 +1,6 @@
 //! Who logs in to what: the names in the first request of a login (RFC 7143 §6.3, §13.4, §13.5, §13.21).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use iscsi_proto::IscsiName;
@@ -21,13 +22,17 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Reads the names and looks the target up.
-    pub(super) fn from_first_request(directory: &Directory, pairs: &[KeyValue]) -> Result<Self, Refusal> {
+    pub(super) fn from_first_request(
+        directory: &Directory,
+        peer: IpAddr,
+        pairs: &[KeyValue],
+    ) -> Result<Self, Refusal> {
         let initiator = parse_name("InitiatorName", find(pairs, "InitiatorName"))?;
         let target = match session_type(find(pairs, "SessionType"))? {
             SessionType::Discovery => None,
             SessionType::Normal => {
                 let name = parse_name("TargetName", find(pairs, "TargetName"))?;
-                Some(find_target(directory, &initiator, &name)?)
+                Some(find_target(directory, &initiator, peer, &name)?)
             }
         };
         Ok(Self { initiator, target })
@@ -41,10 +46,11 @@ impl Identity {
     }
 
     pub(super) fn chap<'a>(&'a self, directory: &'a Directory) -> &'a ChapPolicy {
-        match &self.target {
+        let policy = match &self.target {
             Some(target) => &target.chap,
             None => &directory.discovery_chap,
-        }
+        };
+        policy.of(&self.initiator)
     }
 
     pub(super) fn parameters<'a>(&'a self, directory: &'a Directory) -> &'a Parameters {
@@ -95,6 +101,7 @@ fn parse_name(key: &str, value: Option<&str>) -> Result<IscsiName, Refusal> {
 fn find_target(
     directory: &Directory,
     initiator: &IscsiName,
+    peer: IpAddr,
     name: &IscsiName,
 ) -> Result<Arc<Target>, Refusal> {
     let Some(target) = directory.targets.get(name) else {
@@ -104,12 +111,15 @@ fn find_target(
             "compare the target name in the initiator with the targets that are served",
         ));
     };
-    if !target.access.admits(initiator) {
+    if !target.access.admits(initiator, peer) {
         return Err(Refusal::new(
             LoginStatus::AuthorizationFailure,
             format!("the target {name} does not admit the initiator {initiator}"),
             format!("add {initiator} to the initiators that the target admits"),
         ));
     }
-    Ok(Arc::clone(target))
+    match &target.parameters.redirect {
+        Some(redirect) => Err(Refusal::redirect(name, redirect)),
+        None => Ok(Arc::clone(target)),
+    }
 }

@@ -269,7 +269,7 @@ impl Login {
                 .map(|pair| excerpt(&pair.value))
         };
         self.said = (said("InitiatorName"), said("TargetName"));
-        let identity = Identity::from_first_request(&self.directory, pairs)?;
+        let identity = Identity::from_first_request(&self.directory, self.link.peer.ip(), pairs)?;
         if self.stage != LoginStage::Security
             && matches!(identity.chap(&self.directory), ChapPolicy::Required { .. })
         {
@@ -397,13 +397,23 @@ impl Login {
     }
 
     fn refuse(self, request: &LoginRequest, refusal: Refusal) -> LoginStep {
+        let Refusal {
+            status,
+            reason,
+            fix,
+            target_address,
+        } = refusal;
+        let mut text = Vec::new();
+        if let Some(address) = target_address {
+            text::push_pair(&mut text, "TargetAddress", &address);
+        }
         let answer = LoginAnswer {
             current_stage: request.current_stage,
             next_stage: request.current_stage,
-            status: refusal.status,
+            status,
+            text,
             ..self.empty_answer(request)
         };
-        let Refusal { status, reason, fix } = refusal;
         let (initiator, target) = self.said;
         let failure = LoginFailure {
             status,

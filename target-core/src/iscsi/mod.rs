@@ -13,6 +13,7 @@ mod login;
 mod login_phase;
 mod management;
 mod negotiate;
+mod observed;
 mod params;
 mod refusal;
 mod registry;
@@ -30,6 +31,7 @@ pub use login::{
     Admission, LinkInfo, Login, LoginAnswer, LoginFailure, LoginStep, PendingAdmission, SegmentLengths,
     TransportKeys,
 };
+pub use observed::NodeEvent;
 pub use params::{SessionParams, SessionType};
 pub(crate) use registry::Membership;
 pub use registry::{Admitted, Node, Refusal, SessionView};

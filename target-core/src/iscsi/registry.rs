@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use iscsi_proto::pdu::LoginStatus;
 use iscsi_proto::{IscsiName, Tsih};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
+use super::observed::Watchers;
 use super::params::QUERIES_SINCE;
-use super::{Admission, LinkInfo, Order, SessionParams};
+use super::{Admission, CloseReason, LinkInfo, NodeEvent, Order, SessionParams};
 use crate::control::{Directory, Target};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 
@@ -23,6 +24,7 @@ pub struct Node {
     interfaces: fn() -> Vec<IpAddr>,
     registry: Mutex<Registry>,
     abandoned: AtomicUsize,
+    watchers: Watchers,
 }
 
 /// A session as a listing shows it.
@@ -72,6 +74,7 @@ pub struct Refusal {
 pub(crate) struct Membership {
     node: Arc<Node>,
     id: u64,
+    peer: IpAddr,
     /// `false` from the moment its session has been taken over.
     alive: Arc<AtomicBool>,
 }
@@ -111,6 +114,7 @@ impl Node {
             interfaces,
             registry: Mutex::default(),
             abandoned: AtomicUsize::new(0),
+            watchers: Watchers::default(),
         })
     }
 
@@ -156,6 +160,23 @@ impl Node {
         self.registry().connections.len()
     }
 
+    /// Connections that have not come to a session yet.
+    #[must_use]
+    pub fn logins(&self) -> Vec<LinkInfo> {
+        let registry = self.registry();
+        let entries = registry.connections.values();
+        entries
+            .filter(|entry| entry.session.is_none())
+            .map(|entry| entry.link.clone())
+            .collect()
+    }
+
+    /// Sessions that begin and end and logins that fail, from now on.
+    #[must_use]
+    pub fn watch(&self) -> broadcast::Receiver<Arc<NodeEvent>> {
+        self.watchers.subscribe()
+    }
+
     /// Commands whose connection is gone and whose store operation still runs.
     #[must_use]
     pub fn abandoned_commands(&self) -> usize {
@@ -194,6 +215,7 @@ impl Node {
         let mut registry = self.registry();
         registry.next_id += 1;
         let id = registry.next_id;
+        let peer = link.peer.ip();
         let entry = Entry {
             link,
             orders,
@@ -205,6 +227,7 @@ impl Node {
             Membership {
                 node: Arc::clone(self),
                 id,
+                peer,
                 alive,
             },
             receiver,
@@ -225,7 +248,7 @@ impl Node {
     }
 
     /// The target may have gone, or the initiator lost its right, since the login began.
-    fn still_allowed(&self, admission: &Admission) -> Result<(), Refusal> {
+    fn still_allowed(&self, admission: &Admission, peer: IpAddr) -> Result<(), Refusal> {
         let Some(target) = &admission.target else {
             return Ok(());
         };
@@ -237,7 +260,7 @@ impl Node {
                 fix: "create the target again".into(),
             });
         };
-        if !current.access.admits(&admission.initiator.name) {
+        if !current.access.admits(&admission.initiator.name, peer) {
             return Err(Refusal {
                 status: LoginStatus::AuthorizationFailure,
                 reason: format!(
@@ -256,7 +279,7 @@ impl Membership {
     /// connection is ordered to close, the device hears of the loss before it hears of the new session, and nobody
     /// waits for the old session's commands.
     pub(crate) fn admit(&self, admission: &Admission) -> Result<Admitted, Refusal> {
-        self.node.still_allowed(admission)?;
+        self.node.still_allowed(admission, self.peer)?;
         let mut registry = self.node.registry();
         if admission.tsih != Tsih::NEW {
             return Err(registry.join_refusal(admission));
@@ -273,7 +296,7 @@ impl Membership {
             (Arc::new(nexus), Arc::clone(target))
         });
         if let Some((nexus, _)) = &nexus {
-            registry.end_older(nexus);
+            registry.end_older(nexus, &self.node.watchers);
         }
         registry.check_limit(admission, &self.node.directory())?;
         let tsih = registry.free_tsih()?;
@@ -294,7 +317,23 @@ impl Membership {
             authenticated_as: admission.authenticated_as.clone(),
             params: admission.params.clone(),
         });
+        let view = entry.session.as_ref().map(|session| session.view(&entry.link));
+        if let Some(view) = view {
+            self.node.watchers.tell(NodeEvent::LoggedIn(Box::new(view)));
+        }
         Ok(Admitted { tsih, nexus })
+    }
+
+    /// The connection has come to its end, for this reason; the session goes when `self` is dropped.
+    pub(crate) fn tell_end(&self, reason: &CloseReason) {
+        let registry = self.node.registry();
+        let Some(entry) = registry.connections.get(&self.id) else {
+            return;
+        };
+        let session = entry.session.as_ref().map(|session| session.view(&entry.link));
+        if let Some(event) = NodeEvent::of_end(&entry.link, session, reason) {
+            self.node.watchers.tell(event);
+        }
     }
 
     /// Whether this connection's session still is the one of its nexus. A command that entered its task set before
@@ -354,11 +393,15 @@ impl Registry {
         }
     }
 
-    fn end_older(&mut self, nexus: &NexusId) {
+    fn end_older(&mut self, nexus: &NexusId, watchers: &Watchers) {
         for entry in self.connections.values_mut() {
             if entry.nexus().is_some_and(|theirs| **theirs == *nexus) {
                 entry.leave();
-                entry.session = None;
+                let session = entry.session.take().map(|session| session.view(&entry.link));
+                let reason = CloseReason::Ordered(Order::Reinstated);
+                if let Some(event) = NodeEvent::of_end(&entry.link, session, &reason) {
+                    watchers.tell(event);
+                }
                 entry.order(Order::Reinstated);
             }
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use backstores::{BlockStore, Durability};
 
 use super::attention::AttentionQueue;
+use super::erasure::Erasure;
 use super::medium::Medium;
 use super::primary::mode_pages::ModeParameters;
 use super::task_set::TaskSet;
@@ -38,6 +39,7 @@ pub struct LogicalUnit {
     store: Arc<dyn BlockStore>,
     mode: Mutex<ModeParameters>,
     medium: Mutex<Medium>,
+    erasure: Erasure,
     tasks: Arc<TaskSet>,
     attentions: Attentions,
 }
@@ -60,6 +62,7 @@ impl LogicalUnit {
             store,
             mode: Mutex::default(),
             medium: Mutex::default(),
+            erasure: Erasure::default(),
             tasks: Arc::default(),
             attentions: Attentions::default(),
         })
@@ -96,6 +99,11 @@ impl LogicalUnit {
     /// The medium. Not to be held while waiting.
     pub(crate) fn medium(&self) -> MutexGuard<'_, Medium> {
         self.medium.lock().expect("plain data")
+    }
+
+    /// Formatting and sanitizing.
+    pub(crate) fn erasure(&self) -> &Erasure {
+        &self.erasure
     }
 
     /// How a write is to be done: on the medium when it has to be there at once (FUA) or when the initiator switched the
@@ -164,7 +172,7 @@ impl LogicalUnit {
 
     /// Back to the state after power on, as far as a reset goes (SAM-5 §6.3.2, §6.3.3): all tasks are aborted, nobody
     /// prevents the removal of the medium, mode parameters are the default ones. Every nexus is told, the one that asked
-    /// for it too.
+    /// for it too. Formatting and sanitizing go on.
     pub(crate) fn reset(&self, told: UnitAttention) {
         self.tasks.abort(|_| true);
         self.medium().allow_all();

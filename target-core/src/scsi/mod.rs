@@ -5,6 +5,7 @@ mod block;
 mod cdb;
 mod device;
 mod engine;
+mod erasure;
 mod lu;
 mod medium;
 mod primary;

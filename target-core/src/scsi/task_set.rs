@@ -203,6 +203,18 @@ impl TaskTicket {
         self.wait(false).await
     }
 
+    /// Claims nothing any more.
+    pub(crate) fn release(&self) {
+        let anyone_waits = {
+            let mut state = self.set.state();
+            state.entry(self.seq).claim = None;
+            state.waiting != 0
+        };
+        if anyone_waits {
+            self.set.changed.notify_waiters();
+        }
+    }
+
     async fn wait(&self, enters: bool) -> Result<(), Failure> {
         let mut patience_ends = None;
         loop {

@@ -301,6 +301,7 @@ fn directory(name: &IscsiName, parameters: Parameters, device: Arc<TargetDevice>
     };
     Directory {
         targets: [(name.clone(), Arc::new(target))].into(),
+        advertised: Vec::new(),
         portals: vec![Portal {
             address: "192.0.2.1:3260".parse().expect("an address"),
             tpgt: Tpgt(1),

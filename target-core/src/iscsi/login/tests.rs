@@ -51,6 +51,7 @@ fn target() -> Target {
 fn directory(target: Target) -> Directory {
     Directory {
         targets: [(target.name.clone(), Arc::new(target))].into(),
+        advertised: Vec::new(),
         portals: vec![Portal {
             address: "192.0.2.1:3260".parse().unwrap(),
             tpgt: Tpgt(1),

@@ -39,6 +39,7 @@ fn directory(portals: &[&str]) -> Directory {
             target("iqn.2024-01.org.example:hidden", hidden),
         ]
         .into(),
+        advertised: Vec::new(),
         portals: portals
             .iter()
             .map(|address| Portal {
@@ -55,6 +56,7 @@ fn ask(directory: &Directory, local: &str, session: Option<&str>, key: &str, val
     let initiator = INITIATOR.parse().unwrap();
     let asker = Asker {
         initiator: &initiator,
+        peer: "192.0.2.77".parse().unwrap(),
         local: local.parse::<SocketAddr>().unwrap(),
         interfaces: &interfaces,
     };
@@ -214,6 +216,7 @@ fn max_recv_data_segment_length_may_change() {
     let initiator = INITIATOR.parse().unwrap();
     let asker = Asker {
         initiator: &initiator,
+        peer: "192.0.2.77".parse().unwrap(),
         local: "192.0.2.1:3260".parse().unwrap(),
         interfaces: &[],
     };
