@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use backstores::EngineChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::address::{environment_list, portals_from_environment};
+use crate::address::{PortalSpec, environment_list, portals_from_environment};
 use crate::error::StartError;
 
 /// Serves file, block and in-memory disks over iSCSI.
@@ -37,9 +37,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", env = "LUNAPORT_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// Listen here (several times) [default: 127.0.0.1:3260 and, with IPv6, [::1]:3260] [env: LUNAPORT_PORTAL]
+    /// Listen here (several times) [default: 127.0.0.1:3260 and, with IPv6, [::1]:3260]; iser:ADDR:PORT beside those is a
+    /// portal over RDMA [env: LUNAPORT_PORTAL]
     #[arg(long = "portal", value_name = "ADDR:PORT")]
-    pub(crate) portals: Vec<SocketAddr>,
+    pub(crate) portals: Vec<PortalSpec>,
 
     /// Serve /healthz over plain HTTP here
     #[arg(long, value_name = "ADDR:PORT", env = "LUNAPORT_ADMIN")]
@@ -79,6 +80,10 @@ pub(crate) struct ServeArgs {
     /// Data cores, one thread each [default: one per processor]
     #[arg(long, value_name = "N", env = "LUNAPORT_CORES", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) cores: Option<u16>,
+
+    /// Memory for data of each data core; portals over RDMA lock all of it, and a quarter more for messages
+    #[arg(long, value_name = "SIZE", env = "LUNAPORT_BUFFERS", default_value = "256M")]
+    pub(crate) buffers: String,
 
     /// How files and devices are read and written
     #[arg(long, value_enum, env = "LUNAPORT_IO_ENGINE", default_value = "auto")]

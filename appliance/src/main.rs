@@ -13,6 +13,11 @@ mod export;
 mod health;
 mod identity;
 mod interfaces;
+#[cfg(feature = "iser")]
+mod iser;
+#[cfg(not(feature = "iser"))]
+#[path = "iser_absent.rs"]
+mod iser;
 mod logging;
 mod notify;
 mod plan;

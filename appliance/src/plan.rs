@@ -37,6 +37,8 @@ pub(crate) struct PlannedUnit {
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     pub(crate) portals: Vec<SocketAddr>,
+    /// Portals over RDMA.
+    pub(crate) iser_portals: Vec<SocketAddr>,
     pub(crate) chap: ChapPolicy,
     pub(crate) parameters: Parameters,
     pub(crate) advertised: Vec<Advertised>,
@@ -211,17 +213,19 @@ fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) ->
             .map(|target| (target.name.clone(), target))
             .collect::<BTreeMap<_, _>>(),
         advertised: common.advertised.clone(),
-        portals: common
-            .portals
-            .iter()
-            .map(|address| Portal {
-                address: *address,
-                tpgt: TPGT,
-            })
-            .collect(),
+        portals: portals(&common.portals),
+        other_portals: [(ISER, portals(&common.iser_portals))].into(),
         discovery_chap: ChapPolicy::Open,
         discovery_parameters: common.parameters.clone(),
     }
+}
+
+fn portals(addresses: &[SocketAddr]) -> Vec<Portal> {
+    let portal = |address: &SocketAddr| Portal {
+        address: *address,
+        tpgt: TPGT,
+    };
+    addresses.iter().map(portal).collect()
 }
 
 fn unit_config(identity: UnitIdentity, thin: bool, removable: bool) -> UnitConfig {
@@ -245,6 +249,8 @@ fn saved_identity(unit: &SavedUnit) -> Result<UnitIdentity, StartError> {
     })
 }
 
+/// What connections over RDMA are called.
+pub(crate) const ISER: &str = "iser";
 /// One portal group until there can be several.
 pub(crate) const TPGT: Tpgt = Tpgt(1);
 /// Product revision shown by INQUIRY: four characters.
@@ -285,6 +291,7 @@ mod tests {
         ]);
         let common = Common {
             portals: Vec::new(),
+            iser_portals: Vec::new(),
             chap: ChapPolicy::Open,
             parameters: Parameters::default(),
             advertised: Vec::new(),

@@ -9,7 +9,7 @@ use target_core::iscsi::Node;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use crate::cores::Cores;
+use crate::cores::{Arrival, Cores};
 
 /// Serves listeners until the future is dropped: then nothing is accepted any more.
 pub(crate) async fn accept_all(
@@ -53,7 +53,7 @@ async fn accept(
             continue;
         }
         match prepare(socket) {
-            Ok((socket, local)) => cores.place(socket, local, peer),
+            Ok((socket, local)) => cores.place(|_| Arrival::Tcp { socket, local, peer }),
             Err(error) => info!(%peer, %error, "a connection was lost before it began"),
         }
     }

@@ -10,15 +10,16 @@ use target_core::iscsi::Node;
 use tokio::runtime;
 use tracing::{info, warn};
 
-use crate::address::ISCSI_PORT;
+use crate::address::{ISCSI_PORT, PortalSpec};
 use crate::cli::ServeArgs;
 use crate::cores::Cores;
 use crate::error::StartError;
 use crate::export::Export;
 use crate::plan::{self, Common, Plan};
 use crate::shutdown::{self, StopSignals};
+use crate::size::parse_size;
 use crate::state::Database;
-use crate::{address_rule, admin, banner, chap, interfaces, logging, notify, portals, quick_start};
+use crate::{address_rule, admin, banner, chap, interfaces, iser, logging, notify, portals, quick_start};
 
 /// What is served when no `--export` is given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,12 +44,14 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         .iter()
         .map(|spec| Export::parse(spec))
         .collect::<Result<Vec<_>, _>>()?;
+    let (mut tcp_portals, iser_portals) = PortalSpec::split(&args.portals);
+    if tcp_portals.is_empty() {
+        tcp_portals = default_portals();
+    }
+    let buffers = buffers(&args.buffers)?;
     let common = Common {
-        portals: if args.portals.is_empty() {
-            default_portals()
-        } else {
-            args.portals.clone()
-        },
+        portals: tcp_portals,
+        iser_portals,
         chap: chap::policy(&args.chap, args.mutual_chap.as_deref())?,
         parameters: parameters(&args.set)?,
         advertised: args
@@ -92,12 +95,11 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     }
     info!(cores, "files and devices: {engine}");
     let node = Node::new(plan.directory.clone(), entropy, interfaces::addresses);
-    let data = Cores::start(cores, args.io_engine.into(), POOL_BYTES, &node).map_err(|source| {
-        StartError::System {
+    let data =
+        Cores::start(cores, args.io_engine.into(), buffers, &node).map_err(|source| StartError::System {
             what: "data cores cannot be started",
             source,
-        }
-    })?;
+        })?;
     // Before anybody is told that it runs: from then on a signal must mean a clean stop.
     let signals = {
         let _entered = runtime.enter();
@@ -106,13 +108,22 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     if saved == Saved::QuickStart {
         quick_start::greet(&plan, common.portals[0]);
     }
-    runtime.block_on(serve(&plan, listeners, admin, data, node, signals))
+    runtime.block_on(serve(
+        &plan,
+        listeners,
+        common.iser_portals,
+        admin,
+        data,
+        node,
+        signals,
+    ))
 }
 
 /// Serves, drains, flushes.
 async fn serve(
     plan: &Plan,
     listeners: Vec<TcpListener>,
+    iser_portals: Vec<SocketAddr>,
     admin: Option<TcpListener>,
     cores: Cores,
     node: Arc<Node>,
@@ -126,6 +137,12 @@ async fn serve(
     {
         let accepting =
             portals::accept_all(listeners, Arc::clone(&cores), Arc::clone(&node), connections_max);
+        let accepting_iser = iser::accept_all(
+            iser_portals,
+            Arc::clone(&cores),
+            Arc::clone(&node),
+            connections_max,
+        );
         let administering = async {
             match admin {
                 Some(listener) => admin::serve(listener).await,
@@ -138,6 +155,7 @@ async fn serve(
             result = accepting => {
                 result.map_err(|source| StartError::System { what: "portals cannot be served", source })?;
             }
+            never = accepting_iser => match never {},
             result = administering => {
                 result.map_err(|source| StartError::System { what: "--admin cannot be served", source })?;
             }
@@ -194,6 +212,16 @@ fn listen(portals: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
         .collect::<Result<Vec<_>, _>>()?)
 }
 
+/// Bytes of buffers that a data core may have in use; memory is touched only when it is used.
+fn buffers(size: &str) -> Result<usize, StartError> {
+    let problem = |problem| StartError::option("--buffers", size, problem);
+    let bytes = parse_size(size).ok_or_else(|| problem("not a size such as 256M"))?;
+    if bytes < BUFFERS_MIN {
+        return Err(problem("less than 8M"));
+    }
+    usize::try_from(bytes).map_err(|_| problem("more than this machine can address"))
+}
+
 fn parameters(settings: &[String]) -> Result<Parameters, StartError> {
     let mut parameters = Parameters::default();
     for setting in settings {
@@ -246,7 +274,7 @@ fn entropy(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system has randomness once it is up");
 }
 
-/// Buffers a data core may have in use; memory is touched only when it is used.
-const POOL_BYTES: usize = 256 << 20;
+/// Chunks that the smallest pool holds: fewer would make commands wait for each other all the time.
+const BUFFERS_MIN: u64 = 8 << 20;
 const DESCRIPTORS_KEPT: usize = 128;
 const CONNECTIONS_MAX: usize = 16_384;

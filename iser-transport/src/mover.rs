@@ -92,6 +92,20 @@ impl<Q: QueuePair> IserMover<Q> {
         Ok(mover)
     }
 
+    /// What we say of ourselves when the connection is accepted.
+    #[must_use]
+    pub fn private_data(&self) -> CmHeader {
+        CmHeader {
+            no_zero_based_addresses: true,
+            no_remote_invalidate: !self.remote_invalidate,
+        }
+    }
+
+    /// The queue pair, to accept the connection.
+    pub fn queue_pair_mut(&mut self) -> &mut Q {
+        &mut self.qp
+    }
+
     /// Posts receives until the peer has `wanted`.
     fn offer_receives(&mut self, wanted: usize) -> Result<(), NoMessageMemory> {
         while self.receives < wanted {

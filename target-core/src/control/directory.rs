@@ -36,6 +36,8 @@ pub struct Directory {
     pub targets: BTreeMap<IscsiName, Arc<Target>>,
     /// Portals in the order they were given.
     pub portals: Vec<Portal>,
+    /// Portals that another transport serves, by its name in `LinkInfo`: told to those who came in by that one.
+    pub other_portals: BTreeMap<&'static str, Vec<Portal>>,
     /// Other addresses to tell, for some networks.
     pub advertised: Vec<Advertised>,
     /// CHAP for discovery sessions.

@@ -387,6 +387,7 @@ impl FullFeature {
         let asker = Asker {
             initiator: &self.identity.initiator,
             local: self.identity.link.local,
+            transport: self.identity.link.transport,
             peer: self.identity.link.peer.ip(),
             interfaces: &interfaces,
         };

@@ -58,6 +58,7 @@ fn ask(directory: &Directory, local: &str, session: Option<&str>, key: &str, val
         initiator: &initiator,
         peer: "192.0.2.77".parse().unwrap(),
         local: local.parse::<SocketAddr>().unwrap(),
+        transport: "tcp",
         interfaces: &interfaces,
     };
     let session: Option<IscsiName> = session.map(|name| name.parse().unwrap());
