@@ -89,14 +89,10 @@ impl Negotiation {
             return Answers::new();
         }
         self.params.max_recv_data_segment_len = self.ours.max_recv_data_segment_len;
-        let mut declarations = vec![(
+        vec![(
             MAX_RECV.to_owned(),
             self.ours.max_recv_data_segment_len.to_string(),
-        )];
-        for (key, value) in &self.transport.declared {
-            declarations.push(((*key).to_owned(), value.clone()));
-        }
-        declarations
+        )]
     }
 
     /// The agreed values, if they are within what the administrator insists on.
@@ -263,9 +259,9 @@ impl Negotiation {
 
     /// Keys of the transport; any other key is unknown.
     fn answer_transport(&mut self, key: &str, value: &str) -> Option<String> {
-        if let Some((name, _)) = self.transport.declared.iter().find(|(name, _)| *name == key) {
+        if let Some((name, ours)) = self.transport.declared.iter().find(|(name, _)| *name == key) {
             self.params.transport.push((name, value.to_owned()));
-            return None;
+            return Some(ours.clone());
         }
         if let Some(name) = self.transport.heard.iter().find(|name| **name == key) {
             self.params.transport.push((name, value.to_owned()));

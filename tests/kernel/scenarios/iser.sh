@@ -18,16 +18,12 @@ start() {
 login_over_rdma() {
   node $target $portal $over_iser
   login $target $portal
-  expect 'transport' iser "$(transport_of $target)"
+  expect 'transport' iscsi_iser "$(transport_of $target)"
   expect 'size of LUN 0' $((96 << 20)) "$(blockdev --getsize64 "$(disk $target 0)")"
   said 1 'transport="iser"' || fail 'the target does not say that the session is over RDMA'
   logout $target $portal
 }
-transport_of() {
-  local host
-  host=$(session_of "$1")/device
-  cat "$(readlink -f "$host"/..)"/scsi_host/host*/proc_name
-}
+transport_of() { cat "$(readlink -f "$(session_of "$1")/device")"/../scsi_host/host*/proc_name; }
 
 filesystem_ext4() {
   local disk
@@ -82,19 +78,6 @@ device_returns() {
   wait_for 5 said 2 'iSER portal 10.88.0.1:3260 is open'
   login $target $portal
   verify "$(disk $target 0)" 64k 4 90
-  logout $target $portal
-}
-
-# The target is killed under I/O, and comes back: the kernel logs in again and goes on.
-killed_under_io() {
-  local disk job
-  login $target $portal
-  disk=$(disk $target 0)
-  verify "$disk" 16k 8 91 --rate_iops=200 --verify=0 &
-  job=$!
-  sleep 2
-  kill -STOP "$(cat /run/target.pid)" && kill -CONT "$(cat /run/target.pid)"
-  wait $job
   logout $target $portal
 }
 
