@@ -23,6 +23,7 @@ mod notify;
 mod plan;
 mod portals;
 mod quick_start;
+mod reservations;
 mod serve;
 mod shutdown;
 mod size;

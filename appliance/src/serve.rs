@@ -16,9 +16,10 @@ use crate::cores::Cores;
 use crate::error::StartError;
 use crate::export::Export;
 use crate::plan::{self, Common, Plan};
+use crate::reservations::ReservationStore;
 use crate::shutdown::{self, StopSignals};
 use crate::size::parse_size;
-use crate::state::Database;
+use crate::state::{Database, ReservationFiles};
 use crate::{address_rule, admin, banner, chap, interfaces, iser, logging, notify, portals, quick_start};
 
 /// What is served when no `--export` is given.
@@ -80,6 +81,8 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
             &common,
         )?
     };
+
+    ReservationStore::start(ReservationFiles::new(&directory))?.adopt_all(&plan.directory)?;
 
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()

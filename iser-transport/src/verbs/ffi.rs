@@ -105,7 +105,7 @@ impl Library {
 
     fn open() -> Result<Self, Unavailable> {
         let open = |name: &str| {
-            // SAFETY: rdma-core's libraries have no initialisers that depend on anything of ours.
+            // SAFETY: rdma-core's libraries begin with nothing that depends on anything of ours.
             unsafe { libloading::Library::new(name) }
         };
         let missing = |error: libloading::Error| Unavailable::NoLibrary(error.to_string());

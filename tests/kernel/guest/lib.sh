@@ -117,10 +117,10 @@ soft_roce() {
   ip address add 10.88.0.1/24 dev veth0
   rdma link add rxe0 type rxe netdev veth0
 }
-# in_use: queue pairs, completion queues, domains and regions of user processes.
+# in_use: queue pairs, completion queues, domains and regions of processes (the kernel's own have no pid).
 in_use() {
   local kind
-  for kind in qp cq pd mr; do echo "$kind $(rdma resource show $kind 2>/dev/null | grep -c 'comm lunaport')"; done | paste -sd ' '
+  for kind in qp cq pd mr; do echo "$kind $(rdma resource show $kind | grep -c ' pid ' || true)"; done | paste -sd ' '
 }
 
 # --- initiator

@@ -65,19 +65,19 @@ fio_sizes() {
 
 # A login leaves nothing behind that it did not find.
 cycles() {
-  local cycle before
+  local cycle
   login $target $portal
   logout $target $portal
-  wait_for 10 eval '[ "$(in_use)" = "$(idle)" ]'
+  wait_for 10 is_idle
   for cycle in {1..20}; do
     login $target $portal
     dd if="$(disk $target 0)" of=/dev/null bs=4k count=1 iflag=direct status=none
     logout $target $portal
   done
-  wait_for 10 eval '[ "$(in_use)" = "$(idle)" ]'
+  wait_for 10 is_idle
 }
 # What the listener holds: its domain and two regions.
-idle() { echo 'qp 0 cq 0 pd 1 mr 2'; }
+is_idle() { [ "$(in_use)" = 'qp 0 cq 0 pd 1 mr 2' ] || { in_use; false; }; }
 
 # The device goes and comes back; so does the listener, within five seconds.
 device_returns() {
@@ -104,7 +104,7 @@ both_transports() {
 copy() {
   head -c 4194304 /dev/urandom >/run/pattern
   dd if=/run/pattern of="$1" bs=256k oflag=direct status=none
-  dd if="$2" bs=256k count=16 iflag=direct status=none | cmp - /run/pattern
+  expect 'SHA-256' "$(sha256sum </run/pattern)" "$(dd if="$2" bs=256k count=16 iflag=direct status=none | sha256sum)"
 }
 disk_over() {
   local session block

@@ -254,6 +254,7 @@ impl TargetBuilder {
             portals: vec![Portal { address, tpgt: TPGT }],
             discovery_chap: ChapPolicy::Open,
             discovery_parameters: self.parameters.clone(),
+            ..Directory::default()
         }
     }
 

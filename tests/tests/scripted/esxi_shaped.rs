@@ -58,6 +58,11 @@ async fn two_paths_with_probes_for_offloads() {
     assert_eq!(heartbeat.sense(), (0xe, 0x1d, 0x00), "miscompare");
     assert_eq!(second.read(0, 1).await, ours);
 
+    // RECEIVE COPY RESULTS: which copies there are. EXTENDED COPY is tried without a list.
+    let probe = cdb::cdb(&[0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    let end = first.command(probe).read(512).run().await.good();
+    assert_eq!((end.data[43], &end.data[44..]), (3, &[0x02, 0x0a, 0xe4][..]));
+    first.command(cdb::cdb(&[0x83])).run().await.good();
     // WRITE SAME (16) with UNMAP and UNMAP: there, and they give zeroes.
     first.write(0, &[0x31; 65_536]).await;
     let mut write_same = cdb::cdb(&[0x93, 0x08]);
