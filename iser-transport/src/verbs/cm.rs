@@ -12,13 +12,19 @@ use super::channel::Readable;
 use super::device::Devices;
 use super::ffi::{Library, check};
 
-/// A channel for events of identifiers.
+/// A channel for events of identifiers, which are destroyed before it.
 #[derive(Debug)]
-pub(super) struct EventChannel {
+pub(super) struct Channel {
     library: &'static Library,
     raw: *mut rdma_event_channel,
+}
+
+/// A channel that is listened to.
+#[derive(Debug)]
+pub(super) struct EventChannel {
     /// Dropped before the channel is.
-    readable: Option<Readable>,
+    readable: Readable,
+    channel: Channel,
 }
 
 /// What an event says, copied before it is acknowledged.
@@ -52,62 +58,75 @@ pub struct ConnectRequest {
 }
 
 // SAFETY: the functions of librdmacm may be called from any thread; a channel is used by one at a time.
-unsafe impl Send for EventChannel {}
+unsafe impl Send for Channel {}
 // SAFETY: nothing is reached through a shared reference.
-unsafe impl Sync for EventChannel {}
+unsafe impl Sync for Channel {}
 // SAFETY: as above.
 unsafe impl Send for CmId {}
 // SAFETY: as above.
 unsafe impl Sync for CmId {}
 
-impl EventChannel {
+impl Channel {
     pub(super) fn new(library: &'static Library) -> io::Result<Self> {
         // SAFETY: no arguments.
         let raw = unsafe { (library.rdma_create_event_channel)() };
         if raw.is_null() {
             return Err(io::Error::last_os_error());
         }
-        let mut channel = Self {
-            library,
-            raw,
-            readable: None,
-        };
+        Ok(Self { library, raw })
+    }
+}
+
+impl EventChannel {
+    pub(super) fn new(library: &'static Library) -> io::Result<Self> {
+        let channel = Channel::new(library)?;
         // SAFETY: the channel was created above, and is destroyed after `readable`.
-        channel.readable = Some(unsafe { Readable::new((*raw).fd) }?);
-        Ok(channel)
+        let readable = unsafe { Readable::new((*channel.raw).fd) }?;
+        Ok(Self { readable, channel })
+    }
+
+    pub(super) fn channel(&self) -> &Channel {
+        &self.channel
     }
 
     pub(super) fn poll_event(&self, cx: &mut Context<'_>) -> Poll<io::Result<CmEvent>> {
-        let readable = self.readable.as_ref().expect("set when it was created");
-        readable.poll_with(cx, || {
+        let Channel { library, raw } = &self.channel;
+        self.readable.poll_with(cx, || {
             let mut event = null_mut();
             // SAFETY: the channel is open; on success the event is ours until it is acknowledged.
-            check(unsafe { (self.library.rdma_get_cm_event)(self.raw, &raw mut event) })?;
+            check(unsafe { (library.rdma_get_cm_event)(*raw, &raw mut event) })?;
             // SAFETY: as above.
             let copy = unsafe { copy(event) };
             // SAFETY: acknowledged once, and not used afterwards.
-            unsafe { (self.library.rdma_ack_cm_event)(event) };
+            unsafe { (library.rdma_ack_cm_event)(event) };
             Ok(copy)
         })
     }
 }
 
-impl Drop for EventChannel {
+impl Drop for Channel {
     fn drop(&mut self) {
-        self.readable = None;
         // SAFETY: identifiers on the channel are destroyed before it (fields of their owners are in that order).
         unsafe { (self.library.rdma_destroy_event_channel)(self.raw) };
     }
 }
 
 impl CmId {
-    /// A new one, for a listener.
-    pub(super) fn new(library: &'static Library, channel: &EventChannel) -> io::Result<Self> {
+    /// A new one, with an address of ours.
+    pub(super) fn bound(
+        library: &'static Library,
+        channel: &Channel,
+        address: SocketAddr,
+    ) -> io::Result<Self> {
         let mut raw = null_mut();
         let space = rdma_port_space::RDMA_PS_TCP;
         // SAFETY: the channel is open; the place for the result is ours.
         check(unsafe { (library.rdma_create_id)(channel.raw, &raw mut raw, null_mut(), space) })?;
-        Ok(Self { library, raw })
+        let id = Self { library, raw };
+        let mut storage = storage_of(address);
+        // SAFETY: the identifier is ours, the address is valid for the call.
+        check(unsafe { (library.rdma_bind_addr)(raw, (&raw mut storage).cast()) })?;
+        Ok(id)
     }
 
     pub(super) fn raw(&self) -> *mut rdma_cm_id {
@@ -115,7 +134,7 @@ impl CmId {
     }
 
     /// Moves its events to a channel of its own.
-    pub(super) fn migrate(&self, channel: &EventChannel) -> io::Result<()> {
+    pub(super) fn migrate(&self, channel: &Channel) -> io::Result<()> {
         // SAFETY: both are open, and no event of the identifier waits for its acknowledgement.
         check(unsafe { (self.library.rdma_migrate_id)(self.raw, channel.raw) })
     }

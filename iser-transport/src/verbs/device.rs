@@ -2,15 +2,20 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_sys::{
     ibv_access_flags, ibv_context, ibv_device_attr, ibv_device_cap_flags, ibv_mr, ibv_pd, ibv_transport_type,
 };
-use tracing::info;
+use tracing::{info, warn};
 
+use super::cm::{Channel, CmId};
 use super::ffi::{Library, Unavailable, check_code};
 use crate::fabric::Region;
 
@@ -32,6 +37,12 @@ pub struct Device {
     registered: Vec<Registered>,
     limits: DeviceLimits,
     access: i32,
+    /// It is gone from the system.
+    removed: AtomicBool,
+    /// An identifier of its own: the connection manager may close the context of a removed device when it has no identifier
+    /// on it, and we have things in that context. Dropped behind those, before its channel.
+    _anchor: CmId,
+    _channel: Channel,
     /// Kept mapped as long as it is registered.
     _regions: Vec<Region>,
 }
@@ -95,21 +106,23 @@ impl Devices {
         self.library
     }
 
-    /// The device of a context; registers memory when it is new.
-    pub(super) fn device(&self, context: *mut ibv_context) -> io::Result<Arc<Device>> {
+    /// The device of a context, which has this address; registers memory when it is new.
+    pub(super) fn device(&self, context: *mut ibv_context, address: SocketAddr) -> io::Result<Arc<Device>> {
         let mut open = self.lock();
         if let Some(device) = open.get(&context.addr()) {
             return Ok(Arc::clone(device));
         }
-        let device = Arc::new(Device::open(self.library, context, &self.regions)?);
+        let device = Arc::new(Device::open(self.library, context, address, &self.regions)?);
         open.insert(context.addr(), Arc::clone(&device));
         Ok(device)
     }
 
-    /// The device was removed, or its address moved: its memory is given up with the last connection.
+    /// The device was removed: its memory is given up with the last connection.
     pub(super) fn forget(&self, context: *mut ibv_context) {
         let device = self.lock().remove(&context.addr());
-        drop(device);
+        if let Some(device) = device {
+            device.removed.store(true, Ordering::Relaxed);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<Device>>> {
@@ -118,10 +131,17 @@ impl Devices {
 }
 
 impl Device {
-    fn open(library: &'static Library, context: *mut ibv_context, regions: &[Region]) -> io::Result<Self> {
+    fn open(
+        library: &'static Library,
+        context: *mut ibv_context,
+        address: SocketAddr,
+        regions: &[Region],
+    ) -> io::Result<Self> {
+        let channel = Channel::new(library)?;
+        let anchor = CmId::bound(library, &channel, SocketAddr::new(address.ip(), 0))?;
         // SAFETY: zeroes are a valid value of this plain structure.
         let mut attributes: ibv_device_attr = unsafe { std::mem::zeroed() };
-        // SAFETY: the context is the connection manager's, which never closes it while an identifier uses it.
+        // SAFETY: the context is the connection manager's, which does not close it while an identifier uses it.
         check_code(unsafe { (library.ibv_query_device)(context, &raw mut attributes) })?;
         // SAFETY: as above.
         let pd = unsafe { (library.ibv_alloc_pd)(context) };
@@ -144,6 +164,9 @@ impl Device {
             registered: Vec::new(),
             limits: limits(&attributes),
             access: i32::try_from(access).expect("low bits"),
+            removed: AtomicBool::new(false),
+            _anchor: anchor,
+            _channel: channel,
             _regions: regions.to_vec(),
         };
         for region in regions {
@@ -208,6 +231,23 @@ impl Device {
         Ok(mr)
     }
 
+    /// Gives a removed device back to the kernel. Its software devices are not gone before the last process has closed
+    /// them, and the command that removes one waits for that; but the connection manager keeps its contexts open until
+    /// it finds another device. So its two descriptors come to mean `/dev/null`, which it may close whenever it likes.
+    fn let_go(&self) -> io::Result<()> {
+        let null = File::open("/dev/null")?;
+        // SAFETY: the context is open as long as the anchor is there.
+        let descriptors = unsafe { [(*self.context).cmd_fd, (*self.context).async_fd] };
+        for descriptor in descriptors {
+            // SAFETY: both are open, and whoever owns them finds them open afterwards; nothing of ours uses the context any
+            // more, and what the library still asks of it fails, as it does with a device that is gone.
+            if unsafe { libc::dup2(null.as_raw_fd(), descriptor) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn deregister(&self, mr: *mut ibv_mr) {
         // SAFETY: it came from `register`, and no work request uses it any more.
         unsafe { (self.library.ibv_dereg_mr)(mr) };
@@ -221,6 +261,11 @@ impl Drop for Device {
         }
         // SAFETY: queue pairs hold the device, so none uses the domain any more.
         unsafe { (self.library.ibv_dealloc_pd)(self.pd) };
+        if self.removed.load(Ordering::Relaxed)
+            && let Err(error) = self.let_go()
+        {
+            warn!(%error, "a removed RDMA device cannot be let go of");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rdma_sys::rdma_cm_event_type;
 use tracing::debug;
 
-use super::cm::{CmId, ConnectRequest, EventChannel, storage_of};
+use super::cm::{CmId, ConnectRequest, EventChannel};
 use super::device::Devices;
 use super::ffi::check;
 
@@ -55,14 +55,11 @@ impl Listener {
     fn try_bind(devices: &Arc<Devices>, address: SocketAddr) -> io::Result<Self> {
         let library = devices.library();
         let channel = EventChannel::new(library)?;
-        let id = CmId::new(library, &channel)?;
-        let mut storage = storage_of(address);
-        // SAFETY: the identifier is ours, the address is valid for the call.
-        check(unsafe { (library.rdma_bind_addr)(id.raw(), (&raw mut storage).cast()) })?;
-        // SAFETY: as above; null while the address belongs to no one device.
+        let id = CmId::bound(library, channel.channel(), address)?;
+        // SAFETY: the identifier is ours; null while the address belongs to no one device.
         let context = unsafe { (*id.raw()).verbs };
         if !context.is_null() {
-            devices.device(context)?;
+            devices.device(context, address)?;
         }
         // SAFETY: as above.
         check(unsafe { (library.rdma_listen)(id.raw(), BACKLOG) })?;
@@ -94,10 +91,7 @@ impl Listener {
                     self.forget_device();
                     return Err(ListenerLost::DeviceRemoved);
                 }
-                rdma_cm_event_type::RDMA_CM_EVENT_ADDR_CHANGE => {
-                    self.forget_device();
-                    return Err(ListenerLost::AddressChanged);
-                }
+                rdma_cm_event_type::RDMA_CM_EVENT_ADDR_CHANGE => return Err(ListenerLost::AddressChanged),
                 kind => debug!(
                     event = self.devices.library().event_name(kind),
                     status = event.status,

@@ -30,11 +30,11 @@ pub struct VerbsQueuePair {
     events: VecDeque<LinkEvent>,
     lost: bool,
     capabilities: Capabilities,
-    /// In the order in which they have to go: identifier, completions, channel, device.
-    id: CmId,
+    /// In the order in which they have to go. The identifier keeps the context open for those before it.
     completions: Completions,
-    channel: EventChannel,
     device: Arc<Device>,
+    id: CmId,
+    channel: EventChannel,
     devices: Arc<Devices>,
 }
 
@@ -66,13 +66,13 @@ impl ConnectRequest {
     pub fn queue_pair(self, depths: Depths) -> io::Result<VerbsQueuePair> {
         // SAFETY: the identifier is ours; a request came through a device.
         let context = unsafe { (*self.id().raw()).verbs };
-        let device = self.devices.device(context)?;
+        let device = self.devices.device(context, self.local())?;
         let limits = device.limits();
         let send_depth = depths.send.min(limits.queue_depth);
         let receive_depth = depths.receive.min(limits.queue_depth);
         let completions = Completions::new(&device, (send_depth + receive_depth).min(limits.completions))?;
         let channel = EventChannel::new(self.devices.library())?;
-        self.id().migrate(&channel)?;
+        self.id().migrate(channel.channel())?;
         let mut attributes = ibv_qp_init_attr {
             qp_context: std::ptr::null_mut(),
             send_cq: completions.raw(),
