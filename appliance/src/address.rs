@@ -1,9 +1,9 @@
 //! Portal addresses as options and environment give them, and as somebody on this host reaches them.
 
-use std::net::{AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::str::FromStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::error::StartError;
+use crate::portal::PortalSpec;
 
 /// The port IANA gave to iSCSI targets.
 pub(crate) const ISCSI_PORT: u16 = 3260;
@@ -15,47 +15,12 @@ pub(crate) fn environment_list(variable: &str) -> Vec<String> {
     items.filter(|item| !item.is_empty()).map(Into::into).collect()
 }
 
-/// A portal as it is asked for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum PortalSpec {
-    /// `iser:ADDR:PORT`
-    Iser(SocketAddr),
-    /// `ADDR:PORT`
-    Tcp(SocketAddr),
-}
-
-impl FromStr for PortalSpec {
-    type Err = AddrParseError;
-
-    fn from_str(text: &str) -> Result<Self, AddrParseError> {
-        match text.strip_prefix("iser:") {
-            Some(address) => address.parse().map(Self::Iser),
-            None => text.parse().map(Self::Tcp),
-        }
-    }
-}
-
-impl PortalSpec {
-    /// Those over TCP, and those over RDMA.
-    pub(crate) fn split(portals: &[Self]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
-        let (mut tcp, mut iser) = (Vec::new(), Vec::new());
-        for portal in portals {
-            match portal {
-                Self::Iser(address) => iser.push(*address),
-                Self::Tcp(address) => tcp.push(*address),
-            }
-        }
-        (tcp, iser)
-    }
-}
-
 /// The portals that `LUNAPORT_PORTAL` names; none when it is not set.
 pub(crate) fn portals_from_environment() -> Result<Vec<PortalSpec>, StartError> {
     let parse = |portal: String| {
-        let problem = "not of the form ADDR:PORT, [ADDR6]:PORT or iser:ADDR:PORT";
         portal
             .parse()
-            .map_err(|_| StartError::option(PORTAL_VARIABLE, portal, problem))
+            .map_err(|problem: String| StartError::option(PORTAL_VARIABLE, portal, problem))
     };
     environment_list(PORTAL_VARIABLE).into_iter().map(parse).collect()
 }

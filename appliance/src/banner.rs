@@ -6,11 +6,12 @@ use target_core::control::ChapPolicy;
 
 use crate::address::reachable;
 use crate::plan::{Plan, PlannedUnit};
+use crate::portal::PortalSpec;
 use crate::size::format_size;
 
 /// Who may log in, in one line.
-pub(crate) fn access_line(plan: &Plan, portals: &[SocketAddr]) -> String {
-    let portals: Vec<String> = portals.iter().map(ToString::to_string).collect();
+pub(crate) fn access_line(plan: &Plan, portals: &[PortalSpec]) -> String {
+    let portals: Vec<String> = portals.iter().map(|portal| portal.address.to_string()).collect();
     let portals = portals.join(" and ");
     let policy = plan.directory.targets.values().next().map(|target| &target.chap);
     match policy {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response, TextRequest};
 use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Lun, Sn, Tsih, Ttt, text};
 
-use crate::address::{ISCSI_PORT, PortalSpec, portals_from_environment, reachable};
+use crate::address::{ISCSI_PORT, portals_from_environment, reachable};
 use crate::cli::HealthArgs;
 use crate::error::StartError;
 
@@ -17,8 +17,11 @@ pub(crate) fn run(args: &HealthArgs) -> Result<ExitCode, StartError> {
     let portal = reachable(match args.portal {
         Some(portal) => portal,
         // What `serve` in the same container was given.
-        None => match PortalSpec::split(&portals_from_environment()?).0.first() {
-            Some(portal) => *portal,
+        None => match portals_from_environment()?
+            .iter()
+            .find(|portal| !portal.over_rdma)
+        {
+            Some(portal) => portal.address,
             None => SocketAddr::from((Ipv4Addr::LOCALHOST, ISCSI_PORT)),
         },
     });

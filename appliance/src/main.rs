@@ -21,14 +21,17 @@ mod iser;
 mod logging;
 mod notify;
 mod plan;
+mod portal;
 mod portals;
 mod quick_start;
 mod reservations;
+mod sanitizing;
 mod serve;
 mod shutdown;
 mod size;
 mod state;
 mod usage;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -2,18 +2,18 @@
 //! whole, before anything is served; a file that was created on the way is removed again.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use backstores::{BlockStore, StoreSource};
 use iscsi_proto::{IscsiName, Lun, Tpgt};
 use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal, Target};
-use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
+use target_core::scsi::{DeviceType, LogicalUnit, NonVolatileMemory, TargetDevice, UnitConfig};
 
 use crate::error::StartError;
 use crate::export::{Export, describe};
 use crate::identity::{IdentityMint, InstallationId, UnitIdentity};
+use crate::portal::{self, PortalSpec};
 use crate::state::{SavedConfig, SavedUnit};
 
 /// What is about to be served.
@@ -31,14 +31,15 @@ pub(crate) struct PlannedUnit {
     pub(crate) lun: u16,
     pub(crate) what: String,
     pub(crate) store: Arc<dyn BlockStore>,
+    pub(crate) unit: Arc<LogicalUnit>,
 }
 
 /// What all targets of the plan have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
-    pub(crate) portals: Vec<SocketAddr>,
-    /// Portals over RDMA.
-    pub(crate) iser_portals: Vec<SocketAddr>,
+    pub(crate) portals: Vec<PortalSpec>,
+    /// Where the program says over HTTP how it is.
+    pub(crate) management_url: Option<String>,
     pub(crate) chap: ChapPolicy,
     pub(crate) parameters: Parameters,
     pub(crate) advertised: Vec<Advertised>,
@@ -49,7 +50,7 @@ pub(crate) struct Common {
 pub(crate) fn from_exports(
     name: &str,
     exports: &[Export],
-    installation: impl FnOnce() -> Result<InstallationId, StartError>,
+    installation: impl FnOnce() -> Result<(InstallationId, Arc<dyn NonVolatileMemory>), StartError>,
     common: &Common,
 ) -> Result<Plan, StartError> {
     let name = target_name("--target-name", name)?;
@@ -57,31 +58,36 @@ pub(crate) fn from_exports(
     let mut opened = Opened::default();
     let stores = exports
         .iter()
-        .map(|export| opened.open(&export.source, export.options))
+        .map(|export| opened.open(&export.source, export.options, export.encrypt.as_deref()))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut mint = IdentityMint::new(installation()?, name.as_str());
-    let device = TargetDevice::new(name.clone(), &[TPGT]);
+    let (installation, memory) = installation()?;
+    let mut mint = IdentityMint::new(installation, name.as_str());
+    let device = device(&name, common)?;
     let mut units = Vec::new();
     for ((export, lun), store) in exports.iter().zip(numbers).zip(stores) {
         let identity = mint.next(&export.source);
         let serial = export.serial.clone().unwrap_or(identity.serial);
-        let config = unit_config(
-            UnitIdentity {
-                naa: identity.naa,
-                serial,
-            },
-            export.thin,
-            export.removable,
-        );
-        assert!(
-            device.map(lun, LogicalUnit::new(config, Arc::clone(&store))),
-            "numbers are distinct"
-        );
+        let identity = UnitIdentity {
+            naa: identity.naa,
+            serial,
+        };
+        let config = UnitConfig {
+            soft_threshold: export.soft_threshold,
+            ..export.strings.apply(unit_config(
+                identity,
+                export.device_type,
+                export.thin,
+                export.removable,
+            ))
+        };
+        let unit = unit(config, &store, &memory)?;
+        assert!(device.map(lun, Arc::clone(&unit)), "numbers are distinct");
         units.push(PlannedUnit {
             target: name.clone(),
             lun,
-            what: describe(&export.source),
+            what: describe(export.device_type, &export.source),
             store,
+            unit,
         });
     }
     opened.keep();
@@ -93,32 +99,42 @@ pub(crate) fn from_exports(
 }
 
 /// The saved targets.
-pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> Result<Plan, StartError> {
+pub(crate) fn from_saved(
+    config: &SavedConfig,
+    base: &Path,
+    memory: &Arc<dyn NonVolatileMemory>,
+    common: &Common,
+) -> Result<Plan, StartError> {
     let mut opened = Opened::default();
     let (mut targets, mut units) = (Vec::new(), Vec::new());
     for saved in &config.targets {
         let name = target_name("saved target", &saved.name)?;
-        let device = TargetDevice::new(name.clone(), &[TPGT]);
-        for unit in &saved.units {
-            let source = unit.source(base);
-            let store = opened.open(&source, unit.options())?;
-            let config = unit_config(saved_identity(unit)?, unit.thin, unit.removable);
-            if unit.lun > Lun::MAX_NUMBER
-                || !device.map(unit.lun, LogicalUnit::new(config, Arc::clone(&store)))
-            {
-                let problem = format!("LUN {} of {name} is out of range or there twice", unit.lun);
+        let device = device(&name, common)?;
+        for saved in &saved.units {
+            let source = saved.source(base);
+            let store = opened.open(&source, saved.options(), None)?;
+            let config = unit_config(
+                saved_identity(saved)?,
+                DeviceType::Disk,
+                saved.thin,
+                saved.removable,
+            );
+            let unit = unit(config, &store, memory)?;
+            if saved.lun > Lun::MAX_NUMBER || !device.map(saved.lun, Arc::clone(&unit)) {
+                let problem = format!("LUN {} of {name} is out of range or there twice", saved.lun);
                 return Err(StartError::state(
                     base,
                     problem,
                     "restore a state.json that is right",
                 ));
             }
-            let what = describe(&source);
+            let what = describe(DeviceType::Disk, &source);
             units.push(PlannedUnit {
                 target: name.clone(),
-                lun: unit.lun,
+                lun: saved.lun,
                 what,
                 store,
+                unit,
             });
         }
         targets.push(target(name, device, common));
@@ -128,6 +144,19 @@ pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> 
         directory: directory(targets, common),
         units,
     })
+}
+
+/// A unit that knows again what it kept.
+fn unit(
+    config: UnitConfig,
+    store: &Arc<dyn BlockStore>,
+    memory: &Arc<dyn NonVolatileMemory>,
+) -> Result<Arc<LogicalUnit>, StartError> {
+    let serial = config.serial.clone();
+    let unit = LogicalUnit::new(config, Arc::clone(store));
+    unit.remember(memory)
+        .map_err(|error| StartError::option("disk with serial number", serial, error.to_string()))?;
+    Ok(unit)
 }
 
 /// Stores opened so far, and the files that did not exist before.
@@ -141,13 +170,20 @@ impl Opened {
         &mut self,
         source: &StoreSource,
         options: backstores::StoreOptions,
+        encrypt: Option<&Path>,
     ) -> Result<Arc<dyn BlockStore>, StartError> {
         let new_file = match source {
             StoreSource::File { path, .. } if !path.exists() => Some(path.clone()),
             _ => None,
         };
-        let store = backstores::open(source, options)?;
-        self.created.extend(new_file);
+        let new_tags = source
+            .beside()
+            .filter(|path| options.protection && !path.exists());
+        let store = match encrypt {
+            None => backstores::open(source, options)?,
+            Some(key_file) => backstores::open_encrypted(source, options, key_file)?,
+        };
+        self.created.extend(new_file.into_iter().chain(new_tags));
         Ok(store)
     }
 
@@ -194,11 +230,27 @@ fn target_name(option: &'static str, name: &str) -> Result<IscsiName, StartError
     })
 }
 
+/// A device without units, reached by all portal groups in their first states.
+fn device(name: &IscsiName, common: &Common) -> Result<Arc<TargetDevice>, StartError> {
+    let groups = portal::groups(&common.portals)?;
+    let ports: Vec<Tpgt> = groups.keys().copied().collect();
+    let device = TargetDevice::new(name.clone(), &ports);
+    for (port, state) in groups {
+        if let Some(state) = state {
+            device.set_access_state(port, state);
+        }
+    }
+    if let Some(url) = &common.management_url {
+        device.set_management_url(url.clone());
+    }
+    Ok(device)
+}
+
 fn target(name: IscsiName, device: Arc<TargetDevice>, common: &Common) -> Arc<Target> {
     Arc::new(Target {
         name,
         alias: None,
-        tpgt: TPGT,
+        tpgt: common.portals.first().map_or(Tpgt(1), |portal| portal.group),
         access: Access::Everyone,
         chap: common.chap.clone(),
         parameters: common.parameters.clone(),
@@ -213,30 +265,41 @@ fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) ->
             .map(|target| (target.name.clone(), target))
             .collect::<BTreeMap<_, _>>(),
         advertised: common.advertised.clone(),
-        portals: portals(&common.portals),
-        other_portals: [(ISER, portals(&common.iser_portals))].into(),
+        portals: portals(common, false),
+        other_portals: [(ISER, portals(common, true))].into(),
         discovery_chap: ChapPolicy::Open,
         discovery_parameters: common.parameters.clone(),
     }
 }
 
-fn portals(addresses: &[SocketAddr]) -> Vec<Portal> {
-    let portal = |address: &SocketAddr| Portal {
-        address: *address,
-        tpgt: TPGT,
-    };
-    addresses.iter().map(portal).collect()
+fn portals(common: &Common, over_rdma: bool) -> Vec<Portal> {
+    let wanted = common
+        .portals
+        .iter()
+        .filter(|portal| portal.over_rdma == over_rdma);
+    wanted
+        .map(|portal| Portal {
+            address: portal.address,
+            tpgt: portal.group,
+        })
+        .collect()
 }
 
-fn unit_config(identity: UnitIdentity, thin: bool, removable: bool) -> UnitConfig {
+fn unit_config(identity: UnitIdentity, device_type: DeviceType, thin: bool, removable: bool) -> UnitConfig {
+    let product = match device_type {
+        DeviceType::Cdrom => "Virtual CD-ROM",
+        DeviceType::Disk => "Virtual disk",
+    };
     UnitConfig {
+        device_type,
         naa: identity.naa.to_vec(),
         serial: identity.serial,
         vendor: "LUNAPORT".into(),
-        product: "Virtual disk".into(),
+        product: product.into(),
         revision: REVISION.into(),
         thin,
         removable,
+        soft_threshold: None,
     }
 }
 
@@ -251,8 +314,6 @@ fn saved_identity(unit: &SavedUnit) -> Result<UnitIdentity, StartError> {
 
 /// What connections over RDMA are called.
 pub(crate) const ISER: &str = "iser";
-/// One portal group until there can be several.
-pub(crate) const TPGT: Tpgt = Tpgt(1);
 /// Product revision shown by INQUIRY: four characters.
 const REVISION: &str = "0001";
 
@@ -291,7 +352,7 @@ mod tests {
         ]);
         let common = Common {
             portals: Vec::new(),
-            iser_portals: Vec::new(),
+            management_url: None,
             chap: ChapPolicy::Open,
             parameters: Parameters::default(),
             advertised: Vec::new(),
@@ -299,7 +360,7 @@ mod tests {
         let failed = from_exports(
             "iqn.2026-11.org.example:a",
             &exports,
-            || Ok(InstallationId([0; 16])),
+            || unreachable!("a store cannot be opened"),
             &common,
         );
         let message = failed.unwrap_err().to_string();

@@ -7,20 +7,26 @@ use std::sync::Arc;
 
 use target_core::control::Parameters;
 use target_core::iscsi::Node;
+use target_core::scsi::NonVolatileMemory;
 use tokio::runtime;
+use tokio::signal::unix::Signal;
 use tracing::{info, warn};
 
-use crate::address::{ISCSI_PORT, PortalSpec};
+use crate::address::ISCSI_PORT;
 use crate::cli::ServeArgs;
 use crate::cores::Cores;
 use crate::error::StartError;
 use crate::export::Export;
 use crate::plan::{self, Common, Plan};
+use crate::portal::PortalSpec;
 use crate::reservations::ReservationStore;
 use crate::shutdown::{self, StopSignals};
 use crate::size::parse_size;
-use crate::state::{Database, ReservationFiles};
-use crate::{address_rule, admin, banner, chap, interfaces, iser, logging, notify, portals, quick_start};
+use crate::state::{Database, ReservationFiles, SanitizeMarks, UnitMemory};
+use crate::{
+    address_rule, admin, banner, chap, interfaces, iser, logging, notify, portals, quick_start, sanitizing,
+    watch,
+};
 
 /// What is served when no `--export` is given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,14 +51,14 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         .iter()
         .map(|spec| Export::parse(spec))
         .collect::<Result<Vec<_>, _>>()?;
-    let (mut tcp_portals, iser_portals) = PortalSpec::split(&args.portals);
-    if tcp_portals.is_empty() {
-        tcp_portals = default_portals();
+    let mut portals = args.portals.clone();
+    if portals.iter().all(|portal| portal.over_rdma) {
+        portals.splice(0..0, default_portals().into_iter().map(PortalSpec::from));
     }
     let buffers = buffers(&args.buffers)?;
     let common = Common {
-        portals: tcp_portals,
-        iser_portals,
+        portals,
+        management_url: management_url(args.admin),
         chap: chap::policy(&args.chap, args.mutual_chap.as_deref())?,
         parameters: parameters(&args.set)?,
         advertised: args
@@ -68,21 +74,25 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     // Kept open to the end: the state directory is ours alone.
     let mut database = None;
     let plan = if exports.is_empty() {
-        plan_saved(database.insert(open_saved(&directory, saved)?), &common, saved)?
+        plan_saved(
+            database.insert(Arc::new(open_saved(&directory, saved)?)),
+            &common,
+            saved,
+        )?
     } else {
         plan::from_exports(
             &args.target_name,
             &exports,
             || {
-                database
-                    .insert(Database::open(&directory)?)
-                    .installation_id(entropy)
+                let opened = database.insert(Arc::new(Database::open(&directory)?));
+                Ok((opened.installation_id(entropy)?, memory(opened)))
             },
             &common,
         )?
     };
 
     ReservationStore::start(ReservationFiles::new(&directory))?.adopt_all(&plan.directory)?;
+    sanitizing::keep_marks(SanitizeMarks::new(&directory), &plan.directory)?;
 
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
@@ -104,33 +114,34 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
             source,
         })?;
     // Before anybody is told that it runs: from then on a signal must mean a clean stop.
-    let signals = {
+    let (signals, hangup) = {
         let _entered = runtime.enter();
-        StopSignals::install()?
+        (StopSignals::install()?, StopSignals::hangup()?)
     };
     if saved == Saved::QuickStart {
-        quick_start::greet(&plan, common.portals[0]);
+        let portal = common.portals.iter().find(|portal| !portal.over_rdma);
+        quick_start::greet(&plan, portal.expect("there always is one over TCP").address);
     }
+    let iser = common.portals.iter().filter(|portal| portal.over_rdma);
+    let iser = iser.map(|portal| portal.address).collect();
     runtime.block_on(serve(
         &plan,
-        listeners,
-        common.iser_portals,
+        (listeners, iser),
         admin,
         data,
         node,
-        signals,
+        (signals, hangup),
     ))
 }
 
 /// Serves, drains, flushes.
 async fn serve(
     plan: &Plan,
-    listeners: Vec<TcpListener>,
-    iser_portals: Vec<SocketAddr>,
+    (listeners, iser_portals): (Vec<TcpListener>, Vec<SocketAddr>),
     admin: Option<TcpListener>,
     cores: Cores,
     node: Arc<Node>,
-    mut signals: StopSignals,
+    (mut signals, hangup): (StopSignals, Signal),
 ) -> Result<ExitCode, StartError> {
     for unit in &plan.units {
         info!("{}", banner::unit_line(unit));
@@ -155,6 +166,7 @@ async fn serve(
         notify::ready();
         tokio::select! {
             signal = signals.next() => info!("{signal}: stopping"),
+            () = watch::watch(&plan.units, hangup) => unreachable!("it watches until it is dropped"),
             result = accepting => {
                 result.map_err(|source| StartError::System { what: "portals cannot be served", source })?;
             }
@@ -193,25 +205,31 @@ fn nothing_saved(directory: &Path) -> StartError {
     StartError::state(directory, "nothing is saved there", fix)
 }
 
-fn plan_saved(database: &Database, common: &Common, saved: Saved) -> Result<Plan, StartError> {
+fn plan_saved(database: &Arc<Database>, common: &Common, saved: Saved) -> Result<Plan, StartError> {
     let config = match (database.config()?, saved) {
         (Some(config), _) => config,
         (None, Saved::QuickStart) => {
             let config = quick_start::first_config(database.installation_id(entropy)?);
             // Opened once before it is saved: a disk that cannot be made leaves no configuration that wants it.
-            let plan = plan::from_saved(&config, database.directory(), common)?;
+            let plan = plan::from_saved(&config, database.directory(), &memory(database), common)?;
             database.save_config(&config)?;
             return Ok(plan);
         }
         (None, Saved::Required) => return Err(nothing_saved(database.directory())),
     };
-    plan::from_saved(&config, database.directory(), common)
+    plan::from_saved(&config, database.directory(), &memory(database), common)
 }
 
-fn listen(portals: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+/// Where units keep what outlives the program.
+fn memory(database: &Arc<Database>) -> Arc<dyn NonVolatileMemory> {
+    Arc::new(UnitMemory(Arc::clone(database)))
+}
+
+fn listen(portals: &[PortalSpec]) -> Result<Vec<TcpListener>, StartError> {
     Ok(portals
         .iter()
-        .map(|portal| tcp_transport::bind(*portal))
+        .filter(|portal| !portal.over_rdma)
+        .map(|portal| tcp_transport::bind(portal.address))
         .collect::<Result<Vec<_>, _>>()?)
 }
 
@@ -236,6 +254,12 @@ fn parameters(settings: &[String]) -> Result<Parameters, StartError> {
             .map_err(|error| StartError::option("--set", setting, error.problem))?;
     }
     Ok(parameters)
+}
+
+/// Where `--admin` answers, if that is an address by which others know this machine.
+fn management_url(admin: Option<SocketAddr>) -> Option<String> {
+    let address = admin.filter(|address| !address.ip().is_unspecified())?;
+    Some(format!("http://{address}/healthz"))
 }
 
 /// Loopback only; the IPv6 one where the host has it.

@@ -15,14 +15,66 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
-use crate::disk_store::DiskStore;
+use crate::disk_store::{DiskStore, Probe};
 use crate::engine::Disk;
 use crate::holder;
+use crate::protect::{self, ProtectedStore};
 use crate::spec::Blocks;
-use crate::{BlockStore, CacheMode, Geometry, IoBuf, OpenError, StoreOptions};
+use crate::{BlockStore, CacheMode, Geometry, IoBuf, OpenError, Space, StoreOptions};
 
-/// Opens or creates a file as a store.
+/// Opens or creates a file with its protection information. Nothing that was created is left when it fails.
+pub(crate) fn open_protected(
+    path: &Path,
+    size: Option<u64>,
+    options: StoreOptions,
+) -> Result<Arc<dyn BlockStore>, OpenError> {
+    let (is_new, tags_path) = (!path.exists(), protect::path_of(path));
+    let tags_are_new = !tags_path.exists();
+    let data = open_unguarded(path, size, options)?;
+    let geometry = data.geometry();
+    let tags =
+        protect::prepare(&tags_path, geometry.size, geometry.block_size, options.read_only).and_then(|len| {
+            // Tags are small and written in pieces: never past the page cache.
+            let options = StoreOptions {
+                read_only: options.read_only,
+                cache: options.cache,
+                ..StoreOptions::default()
+            };
+            open_unguarded(&tags_path, Some(len), options)
+        });
+    match tags {
+        Ok(tags) => Ok(Arc::new(ProtectedStore::with_threads(data, tags, tags_path))),
+        Err(error) => {
+            for (path, is_new) in [(path, is_new), (&tags_path, tags_are_new)] {
+                if is_new {
+                    // It may not even be there; the first error says more.
+                    let _ = std::fs::remove_file(path);
+                }
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Opens or creates a file as a store. One that has protection information is not written without it: the tags would not
+/// fit any more.
 pub(crate) fn open(
+    path: &Path,
+    size: Option<u64>,
+    options: StoreOptions,
+) -> Result<Arc<dyn BlockStore>, OpenError> {
+    let tags = protect::path_of(path);
+    if !options.read_only && tags.exists() {
+        return Err(OpenError {
+            path: path.into(),
+            problem: format!("has protection information in {}", tags.display()),
+            fix: "add pi=1, or remove that file".into(),
+        });
+    }
+    open_unguarded(path, size, options)
+}
+
+fn open_unguarded(
     path: &Path,
     size: Option<u64>,
     options: StoreOptions,
@@ -61,7 +113,8 @@ impl Opener<'_> {
         self.require_regular(&metadata)?;
         block_on_io(&file).map_err(|error| self.system(&error, "check the file system"))?;
         match size {
-            Some(size) if size != metadata.len() => Err(self.refuse(
+            // One that was grown since it was created is larger.
+            Some(size) if size > metadata.len() => Err(self.refuse(
                 format!("the file has {} bytes, size= says {size}", metadata.len()),
                 "leave out size= to take the file as it is",
             )),
@@ -133,7 +186,12 @@ impl Opener<'_> {
             rotational: crate::sysfs::is_rotational(metadata.dev()),
         };
         let disk = Disk::new(file.into(), self.options.direct);
-        Ok(Arc::new(DiskStore::new(disk, geometry, self.options.cache)))
+        Ok(Arc::new(DiskStore::new(
+            disk,
+            geometry,
+            self.options.cache,
+            PROBE,
+        )))
     }
 
     fn flags(&self) -> OpenOptions {
@@ -230,6 +288,19 @@ impl Opener<'_> {
     }
 }
 
+/// Of the file's own size and blocks, and of what the file system leaves to those who are not root.
+const PROBE: Probe = Probe {
+    size: |disk| Ok(u64::try_from(rustix::fs::fstat(disk.fd())?.st_size).unwrap_or(0)),
+    space: |disk| {
+        let blocks = u64::try_from(rustix::fs::fstat(disk.fd())?.st_blocks).unwrap_or(0);
+        let file_system = rustix::fs::fstatvfs(disk.fd())?;
+        Ok(Some(Space {
+            used: blocks.saturating_mul(512),
+            available: Some(file_system.f_bavail.saturating_mul(file_system.f_frsize)),
+        }))
+    },
+};
+
 /// The file system's block, as far as it is a plausible one.
 fn granularity(metadata: &Metadata) -> u32 {
     u32::try_from(metadata.blksize())
@@ -248,14 +319,14 @@ pub(crate) fn block_on_io(file: &File) -> io::Result<()> {
 }
 
 /// Makes a new name durable, where directories can be synced at all.
-fn sync_directory(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     match File::open(path)?.sync_all() {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         result => result,
     }
 }
 
-fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -27,6 +27,9 @@ pub trait QueuePair: Send + fmt::Debug {
     /// Ready with the next thing that happened. After [`LinkEvent::Lost`] only completions follow.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<LinkEvent>;
 
+    /// Another thread polls it from now on: whatever is tied to this one's runtime is tied to that one's.
+    fn move_here(&mut self) -> std::io::Result<()>;
+
     /// Ends the connection: the peer learns of it, what is outstanding completes with errors.
     fn disconnect(&mut self);
 }

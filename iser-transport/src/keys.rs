@@ -25,7 +25,7 @@ pub fn transport_keys() -> TransportKeys {
             default: 8192,
         }),
         // §6.1: RDMA has checks of its own.
-        without_digests: true,
+        reliable: true,
     }
 }
 

@@ -303,7 +303,13 @@ impl<Q: QueuePair> IserMover<Q> {
     }
 }
 
-impl<Q: QueuePair> DataMover for IserMover<Q> {
+impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
+    fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed> {
+        self.pool = Arc::clone(pool);
+        let moved = self.qp.move_here();
+        moved.map_err(|error| TransportClosed::Io(error.to_string()))
+    }
+
     fn enable(&mut self, params: &SessionParams) {
         let agreed = Agreed::of(params);
         if agreed.refused {

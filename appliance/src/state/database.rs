@@ -103,6 +103,18 @@ impl Database {
             .map_err(|error| StartError::state(&self.directory, error, "free some space there"))
     }
 
+    /// What a unit kept; `None` when nothing was.
+    pub(crate) fn unit_text(&self, key: &str) -> Result<Option<String>, StartError> {
+        self.read(&format!("{UNIT}{key}"))
+    }
+
+    /// Keeps a text of a unit. Durable when this returns.
+    pub(crate) fn keep_unit_text(&self, key: &str, text: &str) -> Result<(), StartError> {
+        let mut batch = sled::Batch::default();
+        insert(&mut batch, &format!("{UNIT}{key}"), &text);
+        self.commit(batch)
+    }
+
     /// Applies a batch whole, and syncs everything it needs to survive a power cut, before it returns.
     fn commit(&self, batch: sled::Batch) -> Result<(), StartError> {
         let sync = || -> io::Result<()> {
@@ -248,6 +260,7 @@ const FORMAT: &str = "format/version";
 const FORMAT_VERSION: u32 = 1;
 const INSTALLATION: &str = "installation/id";
 const TARGET: &str = "target/";
+const UNIT: &str = "unit/";
 
 #[cfg(test)]
 mod tests {

@@ -76,6 +76,7 @@ impl SavedUnit {
                 CacheMode::WriteBack
             },
             direct: self.direct,
+            protection: false,
         }
     }
 }

@@ -137,6 +137,11 @@ impl QueuePair for SimQueuePair {
         }
     }
 
+    fn move_here(&mut self) -> std::io::Result<()> {
+        self.timer = None;
+        Ok(())
+    }
+
     fn disconnect(&mut self) {
         let wakers = self.lock().lose(self.side, LinkLost::Disconnected);
         wake(wakers);

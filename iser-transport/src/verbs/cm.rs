@@ -23,7 +23,7 @@ pub(super) struct Channel {
 #[derive(Debug)]
 pub(super) struct EventChannel {
     /// Dropped before the channel is.
-    readable: Readable,
+    readable: Option<Readable>,
     channel: Channel,
 }
 
@@ -79,10 +79,20 @@ impl Channel {
 
 impl EventChannel {
     pub(super) fn new(library: &'static Library) -> io::Result<Self> {
-        let channel = Channel::new(library)?;
-        // SAFETY: the channel was created above, and is destroyed after `readable`.
-        let readable = unsafe { Readable::new((*channel.raw).fd) }?;
-        Ok(Self { readable, channel })
+        let mut channel = Self {
+            readable: None,
+            channel: Channel::new(library)?,
+        };
+        channel.watch()?;
+        Ok(channel)
+    }
+
+    /// Is heard in the runtime of this thread.
+    pub(super) fn watch(&mut self) -> io::Result<()> {
+        self.readable = None;
+        // SAFETY: the channel is open, and is destroyed after `readable`.
+        self.readable = Some(unsafe { Readable::new((*self.channel.raw).fd) }?);
+        Ok(())
     }
 
     pub(super) fn channel(&self) -> &Channel {
@@ -91,7 +101,8 @@ impl EventChannel {
 
     pub(super) fn poll_event(&self, cx: &mut Context<'_>) -> Poll<io::Result<CmEvent>> {
         let Channel { library, raw } = &self.channel;
-        self.readable.poll_with(cx, || {
+        let readable = self.readable.as_ref().expect("set when it was created");
+        readable.poll_with(cx, || {
             let mut event = null_mut();
             // SAFETY: the channel is open; on success the event is ours until it is acknowledged.
             check(unsafe { (library.rdma_get_cm_event)(*raw, &raw mut event) })?;

@@ -62,10 +62,17 @@ impl Completions {
         if completions.cq.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the channel is open, and is destroyed after `readable`.
-        completions.readable = Some(unsafe { Readable::new((*channel).fd) }?);
+        completions.watch()?;
         completions.arm()?;
         Ok(completions)
+    }
+
+    /// Is rung for in the runtime of this thread.
+    pub(super) fn watch(&mut self) -> io::Result<()> {
+        self.readable = None;
+        // SAFETY: the channel is open, and is destroyed after `readable`.
+        self.readable = Some(unsafe { Readable::new((*self.channel).fd) }?);
+        Ok(())
     }
 
     pub(super) fn raw(&self) -> *mut ibv_cq {

@@ -369,6 +369,11 @@ impl QueuePair for VerbsQueuePair {
         }
     }
 
+    fn move_here(&mut self) -> io::Result<()> {
+        self.completions.watch()?;
+        self.channel.watch()
+    }
+
     fn disconnect(&mut self) {
         // SAFETY: the identifier is open. The error of one that is not connected says nothing new.
         unsafe { (self.device.library().rdma_disconnect)(self.id.raw()) };

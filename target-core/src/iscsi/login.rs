@@ -45,8 +45,9 @@ pub struct TransportKeys {
     pub heard: &'static [&'static str],
     /// The transport has lengths of its own in place of both sides' MaxRecvDataSegmentLength.
     pub lengths: Option<&'static SegmentLengths>,
-    /// The transport itself protects what it carries: digests are always None.
-    pub without_digests: bool,
+    /// The transport itself protects what it carries and loses nothing: digests are always None, and there is nothing to
+    /// recover (ErrorRecoveryLevel 0).
+    pub reliable: bool,
 }
 
 /// Negotiated keys (of [`TransportKeys::values`]) that say how long a data segment may be.
@@ -279,13 +280,16 @@ impl Login {
         let mut answers = Answers::new();
         if let Some(target) = &identity.target {
             // §13.9: due in the first response of a normal session.
-            answers.push(("TargetPortalGroupTag".to_owned(), target.tpgt.0.to_string()));
+            let group = self.directory.portal_group(target, self.link.local);
+            answers.push(("TargetPortalGroupTag".to_owned(), group.0.to_string()));
             if let Some(alias) = &target.alias {
                 answers.push(("TargetAlias".to_owned(), alias.clone()));
             }
         }
         let parameters = identity.parameters(&self.directory).clone();
-        let negotiation = Negotiation::new(parameters, self.link.keys.clone(), identity.session_type());
+        let leading = self.header.is_none_or(|header| header.tsih == Tsih::NEW);
+        let keys = self.link.keys.clone();
+        let negotiation = Negotiation::new(parameters, leading, keys, identity.session_type());
         self.peer = Some(Box::new(Peer {
             identity,
             authentication: Authentication::Unspoken,

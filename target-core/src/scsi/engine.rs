@@ -6,6 +6,9 @@
 
 use std::sync::Arc;
 
+use iscsi_proto::Lun;
+
+use super::access_state::{AccessState, GroupView};
 use super::cdb::{Cdb, LbaRange};
 use super::table::{AttentionRule, COMMANDS, CommandSpec, ErasureRule};
 use super::task_set::{Claim, TaskIdentity, TaskTicket};
@@ -19,6 +22,7 @@ pub(crate) struct CommandContext<'a> {
     device: &'a Arc<TargetDevice>,
     nexus: &'a Arc<NexusId>,
     unit: Option<&'a Arc<LogicalUnit>>,
+    lun: Lun,
     range: Option<LbaRange>,
     ticket: Option<&'a TaskTicket>,
     tag: u32,
@@ -28,6 +32,11 @@ impl CommandContext<'_> {
     /// The nexus that the command came by.
     pub(crate) fn nexus(&self) -> &Arc<NexusId> {
         self.nexus
+    }
+
+    /// The LUN as it was addressed.
+    pub(crate) fn lun(&self) -> Lun {
+        self.lun
     }
 
     /// The logical unit, for commands that need one.
@@ -102,6 +111,21 @@ impl CommandContext<'_> {
         self.device.relative_port(self.nexus.target.tpgt)
     }
 
+    /// The target port groups by which the unit can be reached.
+    pub(crate) fn port_groups(&self) -> Vec<GroupView> {
+        self.device.port_groups()
+    }
+
+    /// Puts target port groups into asymmetric access states; the other nexuses are told.
+    pub(crate) fn set_access_states(&self, wanted: &[(u16, AccessState)]) {
+        self.device.set_access_states(wanted, self.nexus);
+    }
+
+    /// Where the device is managed over the network, if anywhere.
+    pub(crate) fn management_url(&self) -> Option<&str> {
+        self.device.management_url()
+    }
+
     /// All LUNs that this nexus can use, ascending.
     pub(crate) fn lun_numbers(&self) -> Vec<u16> {
         self.device.numbers()
@@ -154,7 +178,7 @@ fn admit(
         // Only commands that say so answer for a unit that is not there (SPC-4 §6.6, §6.33, §6.39).
         return match spec {
             Ok(spec) if !spec.needs.unit => {
-                check_usage(spec, cdb)?;
+                check_usage(spec, cdb, false)?;
                 Ok(Admitted {
                     spec,
                     range: None,
@@ -191,8 +215,11 @@ fn admit(
         AttentionRule::Deliver | AttentionRule::Keep => {}
     }
     let spec = spec?;
+    spec.needs
+        .answered
+        .check(device.access_state(nexus.target.tpgt))?;
     unit.erasure().check(spec.needs.erasure)?;
-    check_usage(spec, cdb)?;
+    check_usage(spec, cdb, unit.is_protected())?;
     let range = match spec.needs.range {
         Some(field) => Some(check_range((field.extract)(cdb, unit.blocks()), unit)?),
         None => None,
@@ -205,7 +232,11 @@ fn admit(
     let who = TaskIdentity {
         nexus: Arc::clone(nexus),
         tag: task.tag,
-        attribute: task.attribute,
+        attribute: if spec.needs.overtakes {
+            TaskAttribute::HeadOfQueue
+        } else {
+            task.attribute
+        },
         abort: data.abort_signal().clone(),
     };
     Ok(Admitted {
@@ -241,6 +272,7 @@ async fn run(
         device,
         nexus,
         unit,
+        lun: task.lun,
         range: admitted.range,
         ticket: admitted.ticket.as_ref(),
         tag: task.tag,
@@ -248,7 +280,11 @@ async fn run(
     data.check()?;
     tracing::trace!(command = admitted.spec.name, tag = task.tag, lun = %task.lun, "runs");
     let operation = admitted.spec.operation;
-    operation.run(&context, Cdb::new(&task.cdb), data).await
+    operation.run(&context, Cdb::new(&task.cdb), data).await?;
+    if let (Some(unit), Some(range)) = (unit, context.range) {
+        unit.statistics().count(operation, range.blocks);
+    }
+    Ok(())
 }
 
 /// RESERVATION CONFLICT when a reservation keeps the command out.
@@ -269,7 +305,8 @@ fn conclude(failure: Failure, unit: Option<&LogicalUnit>) -> Failure {
             tracing::warn!(serial = unit.map(|unit| &*unit.config().serial), %error, "store failed");
             let sense = Sense::from_store(&error);
             match unit {
-                Some(unit) if sense.key == SenseKey::MediumError => {
+                // The medium failed, or a block and its protection information do not fit each other.
+                Some(unit) if matches!(sense.key, SenseKey::MediumError | SenseKey::AbortedCommand) => {
                     sense.at(error.at / u64::from(unit.store().geometry().block_size))
                 }
                 Some(_) | None => sense,
@@ -292,7 +329,7 @@ fn find(cdb: Cdb<'_>, unit: Option<&LogicalUnit>) -> Result<&'static CommandSpec
         .unwrap_or_default()
         .iter()
         .take_while(|spec| spec.opcode == cdb.opcode())
-        .filter(|spec| unit.is_none_or(|unit| spec.offer.includes(unit)))
+        .filter(|spec| unit.is_none_or(|unit| spec.exists_on(unit)))
         .peekable();
     if candidates.peek().is_none() {
         return Err(Sense::INVALID_COMMAND_OPERATION_CODE.in_cdb(0, None).into());
@@ -309,9 +346,9 @@ fn find(cdb: Cdb<'_>, unit: Option<&LogicalUnit>) -> Result<&'static CommandSpec
         })
 }
 
-/// 05/24/00, pointing at the first bit that is set and that the command does not know. That includes protection
-/// information and everything else we do not offer.
-fn check_usage(spec: &CommandSpec, cdb: Cdb<'_>) -> Result<(), Failure> {
+/// 05/24/00, pointing at the first bit that is set and that the command does not know. That includes everything that we,
+/// or this unit, do not offer.
+fn check_usage(spec: &CommandSpec, cdb: Cdb<'_>, is_protected: bool) -> Result<(), Failure> {
     let len = spec.usage.len();
     if cdb.bytes().len() < len {
         // A CDB longer than sixteen bytes came without the header segment that carries its end.
@@ -322,8 +359,8 @@ fn check_usage(spec: &CommandSpec, cdb: Cdb<'_>) -> Result<(), Failure> {
     } else {
         len - 1
     };
-    for (byte, (used, value)) in spec.usage.iter().zip(cdb.bytes()).enumerate() {
-        let mut unknown = value & !used;
+    for (byte, value) in cdb.bytes()[..len].iter().enumerate() {
+        let mut unknown = value & !spec.usage_at(byte, is_protected);
         if byte == 0 {
             continue;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response};
+use iscsi_proto::pdu::{LoginRequest, LoginResponse, LoginStage, LoginStatus, Request, Response};
 use iscsi_proto::text::{KeyValue, parse_pairs, push_pair};
 use iscsi_proto::{Cid, Isid, Itt, Sn, Tsih};
 use iser_transport::sim::link;
@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::WITNESS;
 use super::ledger::Check;
+use super::leg::{Leg, Wire};
 use super::pipe::{Pdu, Receiver, Sender, pipe};
 use super::random::Random;
 use super::rdma::{Make, under_session};
@@ -21,6 +22,9 @@ use super::session::Session;
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) tsih: Tsih,
+    pub(crate) max_connections: usize,
+    pub(crate) level: usize,
+    /// Of the first connection.
     pub(crate) max_recv: usize,
     pub(crate) max_send: usize,
     pub(crate) max_burst: usize,
@@ -33,13 +37,74 @@ pub(crate) struct Terms {
     pub(crate) breaks: bool,
 }
 
-/// Opens a connection and logs in; `None` when that failed, which is in the ledger then.
+/// Opens a connection and begins a session; `None` when that failed, which is in the ledger then.
 pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> Option<Session> {
-    let breaks = id != WITNESS && random.percent(10);
-    let rdma = random.percent(40).then(|| Make::draw(random, breaks));
-    let (mut sender, mut receiver) = connect(scene, rdma, random);
-    let max_recv = random.pick(&[512, 4096, 8192, 65_536, 262_144]);
-    let (cmd_sn, exp_stat_sn) = (Sn(random.next() as u32), Sn(random.next() as u32));
+    let cmd_sn = Sn(random.next() as u32);
+    // RDMA loses nothing, so there is nothing to recover.
+    let rdma = (scene.level == 0 && random.percent(40)).then(|| Make::draw(random, id != WITNESS));
+    let whose = (Tsih::NEW, 0);
+    let (leg, response, pairs) = open(scene, id, random, whose, cmd_sn, None, rdma).await?;
+    let breaks = rdma.is_some_and(|make| make.fails_one_in > 0);
+    let rdma = rdma.is_some();
+    let terms = Terms {
+        tsih: response.tsih,
+        // One transport a session.
+        max_connections: if rdma {
+            1
+        } else {
+            number(&pairs, "MaxConnections", 1)
+        },
+        max_recv: leg.max_recv,
+        level: number(&pairs, "ErrorRecoveryLevel", 0),
+        max_send: match rdma {
+            true => number(&pairs, "TargetRecvDataSegmentLength", 8192),
+            false => number(&pairs, "MaxRecvDataSegmentLength", 8192),
+        },
+        // RDMA knows neither segments nor bursts of Data-In.
+        max_burst: match rdma {
+            true => usize::MAX,
+            false => number(&pairs, "MaxBurstLength", 262_144),
+        },
+        first_burst: number(&pairs, "FirstBurstLength", 65_536),
+        initial_r2t: value(&pairs, "InitialR2T") != Some("No"),
+        immediate_data: value(&pairs, "ImmediateData") != Some("No"),
+        rdma,
+        breaks,
+    };
+    scene.settle_lost(id);
+    scene.ledger.note(format_args!("i{id} logged in: {terms:?}"));
+    let (scene, random) = (Arc::clone(scene), random.fork());
+    Some(Session::new(scene, id, random, leg, terms, cmd_sn))
+}
+
+/// Opens another connection of a session; `false` when that failed.
+pub(crate) async fn join(session: &mut Session, cid: u16, random: &mut Random) -> bool {
+    let scene = Arc::clone(&session.scene);
+    let (tsih, cmd_sn) = (session.terms.tsih, session.cmd_sn);
+    let max_recv = session.reassigns().then_some(session.terms.max_recv);
+    let Some((leg, ..)) = open(&scene, session.id, random, (tsih, cid), cmd_sn, max_recv, None).await else {
+        return false;
+    };
+    session.note(format_args!("connection {cid} joined"));
+    session.legs.push(leg);
+    true
+}
+
+/// One login. `whose` are TSIH and CID.
+async fn open(
+    scene: &Arc<Scene>,
+    id: u8,
+    random: &mut Random,
+    (tsih, cid): (Tsih, u16),
+    cmd_sn: Sn,
+    max_recv: Option<usize>,
+    rdma: Option<Make>,
+) -> Option<(Leg, LoginResponse, Vec<KeyValue>)> {
+    let (mut to_target, mut at_initiator) = connect(scene, rdma, random);
+    // A session's tasks may move from one of its connections to another.
+    let drawn = random.pick(&[512, 4096, 8192, 65_536, 262_144]);
+    let max_recv = max_recv.unwrap_or(drawn);
+    let exp_stat_sn = Sn(random.next() as u32);
     let request = Request::Login(LoginRequest {
         transit: true,
         continues: false,
@@ -48,23 +113,23 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
         version_max: 0,
         version_min: 0,
         isid: Isid([0x80, 0, 0, 0, 0, id]),
-        tsih: Tsih::NEW,
+        tsih,
         itt: Itt(1),
-        cid: Cid(0),
+        cid: Cid(cid),
         cmd_sn,
         exp_stat_sn,
     });
-    let mut data = offer(scene, id, max_recv, random);
+    let mut data = offer(scene, id, tsih, max_recv, random);
     if let Some(make) = rdma {
         offer_rdma(&mut data, max_recv, make);
     }
-    sender.send(Pdu::new(request.encode(), data));
+    to_target.send(Pdu::new(request.encode(), data));
     let deadline = Instant::now() + LOGIN_PATIENCE;
     let refuse = |check, detail: String| {
         scene.ledger.violated(check, format!("initiator {id}: {detail}"));
         None
     };
-    let pdu = match timeout_at(deadline, receiver.recv()).await {
+    let pdu = match timeout_at(deadline, at_initiator.recv()).await {
         Err(_) => return refuse(Check::LoginInTime, "the login is not answered".into()),
         Ok(None) => return refuse(Check::Protocol, "the connection was closed during login".into()),
         Ok(Some(pdu)) => pdu,
@@ -77,39 +142,12 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
         return refuse(Check::StatSn, format!("{response:?}"));
     }
     let pairs = parse_pairs(&pdu.data).unwrap_or_default();
-    let terms = Terms {
-        tsih: response.tsih,
-        // RDMA knows neither segments nor bursts of Data-In.
-        max_recv: if rdma.is_some() { usize::MAX } else { max_recv },
-        max_send: match rdma {
-            Some(_) => number(&pairs, "TargetRecvDataSegmentLength", 8192),
-            None => number(&pairs, "MaxRecvDataSegmentLength", 8192),
-        },
-        max_burst: match rdma {
-            Some(_) => usize::MAX,
-            None => number(&pairs, "MaxBurstLength", 262_144),
-        },
-        first_burst: number(&pairs, "FirstBurstLength", 65_536),
-        initial_r2t: value(&pairs, "InitialR2T") != Some("No"),
-        immediate_data: value(&pairs, "ImmediateData") != Some("No"),
-        rdma: rdma.is_some(),
-        breaks: rdma.is_some() && breaks,
-    };
-    scene.settle_lost(id);
-    scene.ledger.note(format_args!("i{id} logged in: {terms:?}"));
     let window = (response.exp_cmd_sn, response.max_cmd_sn);
-    let (scene, random) = (Arc::clone(scene), random.fork());
-    let ends = (sender, receiver);
-    Some(Session::new(
-        scene,
-        id,
-        random,
-        ends,
-        terms,
-        cmd_sn,
-        exp_stat_sn.next(),
-        window,
-    ))
+    let ends = (to_target, at_initiator);
+    let wire = Wire::new(random.fork(), scene.mischief);
+    let max_recv = if rdma.is_some() { usize::MAX } else { max_recv };
+    let leg = Leg::new(cid, ends, wire, max_recv, exp_stat_sn.next(), window);
+    Some((leg, response, pairs))
 }
 
 /// Opens a connection over either transport. Returns the session's ends.
@@ -140,7 +178,8 @@ fn offer_rdma(text: &mut Vec<u8>, max_recv: usize, make: Make) {
     }
 }
 
-fn offer(scene: &Scene, id: u8, max_recv: usize, random: &mut Random) -> Vec<u8> {
+/// The keys of a login; those that concern the whole session only where it begins.
+fn offer(scene: &Scene, id: u8, tsih: Tsih, max_recv: usize, random: &mut Random) -> Vec<u8> {
     let max_burst = random.pick(&[4096, 16_384, 262_144, 1_048_576]);
     let first_burst = random.pick(&[512, 4096, 65_536]).min(max_burst);
     let yes_no = |random: &mut Random| random.pick(&["Yes", "No"]).to_owned();
@@ -151,19 +190,26 @@ fn offer(scene: &Scene, id: u8, max_recv: usize, random: &mut Random) -> Vec<u8>
         ("HeaderDigest", random.pick(&["None", "CRC32C,None"]).to_owned()),
         ("DataDigest", random.pick(&["None", "CRC32C,None"]).to_owned()),
         ("MaxRecvDataSegmentLength", max_recv.to_string()),
+    ];
+    let of_session = [
         ("MaxBurstLength", max_burst.to_string()),
         ("FirstBurstLength", first_burst.to_string()),
         ("InitialR2T", yes_no(random)),
         ("ImmediateData", yes_no(random)),
         ("MaxOutstandingR2T", random.between(1, 4).to_string()),
-        ("MaxConnections", "1".to_owned()),
-        ("ErrorRecoveryLevel", "0".to_owned()),
+        ("MaxConnections", random.between(1, 3).to_string()),
+        ("ErrorRecoveryLevel", scene.level.to_string()),
         ("DataPDUInOrder", "Yes".to_owned()),
         ("DataSequenceInOrder", "Yes".to_owned()),
     ];
     let mut text = Vec::new();
     for (key, value) in pairs {
         push_pair(&mut text, key, &value);
+    }
+    if tsih == Tsih::NEW {
+        for (key, value) in of_session {
+            push_pair(&mut text, key, &value);
+        }
     }
     text
 }

@@ -24,7 +24,7 @@ pub(crate) struct Make {
 }
 
 impl Make {
-    pub(crate) fn draw(random: &mut Random, breaks: bool) -> Self {
+    pub(crate) fn draw(random: &mut Random, may_break: bool) -> Self {
         let weather = Weather {
             delay_ms: random.pick(&[0, 1, 5, 30]),
             fails_one_in: 0,
@@ -37,7 +37,7 @@ impl Make {
                 no_remote_invalidate: random.percent(30),
             },
             solicited_only: random.pick(&[None, Some(true), Some(false)]),
-            fails_one_in: if breaks { 200 } else { 0 },
+            fails_one_in: if may_break && random.percent(10) { 200 } else { 0 },
         }
     }
 }

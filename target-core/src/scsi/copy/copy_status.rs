@@ -1,5 +1,5 @@
-//! RECEIVE COPY STATUS (LID1), once RECEIVE COPY RESULTS with COPY STATUS, and RECEIVE COPY STATUS (LID4) (SPC-4 §6.25,
-//! §6.26): how far a copy is and how it ended.
+//! RECEIVE COPY STATUS (LID1), once RECEIVE COPY RESULTS with COPY STATUS, and RECEIVE COPY STATUS (LID4) (SPC-4): how
+//! far a copy is and how it ended.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use super::limits::THIRD_PARTY_COPY_IN;
 use super::operation::{Conclusion, ListId, Operation};
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{self, CommandSpec, Needs, Offer, ReservationClass};
+use crate::scsi::table::{self, CommandSpec, Devices, Needs, Offer, ReservationClass};
 use crate::scsi::{Failure, LogicalUnit};
 use crate::transfer::Transfer;
 
@@ -35,7 +35,8 @@ pub(crate) const COPY_STATUS_LID1: CommandSpec = CommandSpec {
     ],
     offer: Offer::Always,
     needs: Needs {
-        reservation: ReservationClass::Reads,
+        devices: Devices::Disk,
+        reservation: ReservationClass::Persistent,
         ..Needs::UNIT
     },
     timeout_s: 10,

@@ -1,4 +1,4 @@
-//! RECEIVE COPY FAILURE DETAILS (SPC-4 §6.22), once RECEIVE COPY RESULTS with FAILED SEGMENT DETAILS: the status and
+//! RECEIVE COPY FAILURE DETAILS (SPC-4), once RECEIVE COPY RESULTS with FAILED SEGMENT DETAILS: the status and
 //! sense of an EXTENDED COPY (LID1) that failed. They are told once.
 
 use super::copy_status::complete;
@@ -7,7 +7,7 @@ use super::operation::{Conclusion, ListId};
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{self, CommandSpec, Needs, Offer, ReservationClass};
+use crate::scsi::table::{self, CommandSpec, Devices, Needs, Offer, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -34,7 +34,8 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     ],
     offer: Offer::Always,
     needs: Needs {
-        reservation: ReservationClass::Reads,
+        devices: Devices::Disk,
+        reservation: ReservationClass::Persistent,
         ..Needs::UNIT
     },
     timeout_s: 10,

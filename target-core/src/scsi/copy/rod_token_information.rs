@@ -1,4 +1,4 @@
-//! RECEIVE ROD TOKEN INFORMATION (SPC-4 §6.27): how a token command went, and the token that it made.
+//! RECEIVE ROD TOKEN INFORMATION (SPC-4): how a token command went, and the token that it made.
 
 use super::copy_status::{complete, long_form};
 use super::limits::THIRD_PARTY_COPY_IN;
@@ -6,7 +6,7 @@ use super::operation::ListId;
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{self, CommandSpec, Needs, Offer, ReservationClass};
+use crate::scsi::table::{self, CommandSpec, Devices, Needs, Offer, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -33,7 +33,8 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     ],
     offer: Offer::Always,
     needs: Needs {
-        reservation: ReservationClass::Reads,
+        devices: Devices::Disk,
+        reservation: ReservationClass::Persistent,
         ..Needs::UNIT
     },
     timeout_s: 10,

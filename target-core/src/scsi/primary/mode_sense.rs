@@ -2,11 +2,12 @@
 
 use backstores::Geometry;
 
-use super::mode_pages::{ALL_PAGES, ModePage, ModeParameters, PageControl};
+use super::mode_pages::{ALL_PAGES, ALL_SUBPAGES, ModePage, ModeSubject, PageControl};
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
-use crate::scsi::{Failure, Sense};
+use crate::scsi::{DeviceType, Failure, Sense};
 use crate::transfer::Transfer;
 
 pub(crate) const MODE_SENSE_6: CommandSpec = CommandSpec {
@@ -17,6 +18,7 @@ pub(crate) const MODE_SENSE_6: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         reservation: ReservationClass::Reads,
+        answered: Answered::Standby,
         ..Needs::UNIT
     },
     timeout_s: 10,
@@ -47,16 +49,25 @@ pub(crate) async fn run(
         0 => PageControl::Current,
         1 => PageControl::Changeable,
         2 => PageControl::Default,
+        _ if unit.can_keep() => PageControl::Saved,
         _ => return Err(Sense::SAVING_PARAMETERS_NOT_SUPPORTED.into()),
     };
-    let parameters = unit.mode_parameters();
-    let pages = pages(cdb.u8_at(2) & 0x3f, cdb.u8_at(3), control, parameters, &geometry)?;
-    let descriptor = if cdb.u8_at(1) & DBD != 0 {
-        Vec::new()
-    } else {
-        block_descriptor(&geometry, ten && cdb.u8_at(1) & LLBAA != 0)
+    let subject = unit.mode_subject(&geometry);
+    let pages = pages(cdb.u8_at(2) & 0x3f, cdb.u8_at(3), control, &subject)?;
+    let (specific, descriptor) = match subject.device_type {
+        // Drives have neither (MMC-6 §7.2.2).
+        DeviceType::Cdrom => (0, Vec::new()),
+        DeviceType::Disk => {
+            let protected = if unit.check_writable().is_err() { WP } else { 0 };
+            let descriptor = if cdb.u8_at(1) & DBD != 0 {
+                Vec::new()
+            } else {
+                block_descriptor(&geometry, ten && cdb.u8_at(1) & LLBAA != 0)
+            };
+            (DPOFUA | protected, descriptor)
+        }
     };
-    let reply = form.assemble(unit.check_writable().is_err(), &descriptor, &pages);
+    let reply = form.assemble(specific, &descriptor, &pages);
     data.put_parameters(&reply, allocation).await
 }
 
@@ -68,13 +79,12 @@ enum Form {
 }
 
 impl Form {
-    fn assemble(self, protected: bool, descriptor: &[u8], pages: &[u8]) -> Vec<u8> {
-        let device_specific = DPOFUA | if protected { WP } else { 0 };
+    fn assemble(self, device_specific: u8, descriptor: &[u8], pages: &[u8]) -> Vec<u8> {
         let content = descriptor.len() + pages.len();
         // All pages and the longest descriptor are far below 255 bytes.
         let short = |n: usize| u8::try_from(n).unwrap_or(u8::MAX);
         let mut reply = match self {
-            // MODE DATA LENGTH does not count itself; MEDIUM TYPE is 0 for block devices.
+            // MODE DATA LENGTH does not count itself; MEDIUM TYPE is 0 for block devices, and reserved for drives.
             Self::Six => vec![short(content + 3), 0, device_specific, short(descriptor.len())],
             Self::Ten => {
                 let long_lba = u8::from(descriptor.len() == LONG_DESCRIPTOR_LEN);
@@ -98,24 +108,24 @@ impl Form {
 }
 
 /// The pages that a page code and a subpage code ask for.
-fn pages(
-    code: u8,
-    subpage: u8,
-    control: PageControl,
-    parameters: ModeParameters,
-    geometry: &Geometry,
-) -> Result<Vec<u8>, Failure> {
-    // There are no subpages, so that "all subpages" adds none.
-    if subpage != 0 && subpage != ALL_SUBPAGES {
+fn pages(code: u8, subpage: u8, control: PageControl, subject: &ModeSubject<'_>) -> Result<Vec<u8>, Failure> {
+    // One subpage of all pages is no combination that there is (SPC-4 §6.13, table of page and subpage codes).
+    if code == ALL_PAGES && subpage != 0 && subpage != ALL_SUBPAGES {
         return Err(Cdb::invalid_field(3));
     }
-    let wanted: Vec<u8> = ModePage::ALL
-        .into_iter()
+    let of_code: Vec<ModePage> = ModePage::of(subject)
         .filter(|page| code == ALL_PAGES || code == page.code())
-        .flat_map(|page| page.bytes(control, parameters, geometry))
+        .collect();
+    if of_code.is_empty() {
+        return Err(Cdb::invalid_bit(2, 5));
+    }
+    let wanted: Vec<u8> = of_code
+        .into_iter()
+        .filter(|page| subpage == ALL_SUBPAGES || subpage == page.subpage())
+        .flat_map(|page| page.bytes(control, subject))
         .collect();
     if wanted.is_empty() {
-        return Err(Cdb::invalid_bit(2, 5));
+        return Err(Cdb::invalid_field(3));
     }
     Ok(wanted)
 }
@@ -136,7 +146,6 @@ pub(super) fn block_descriptor(geometry: &Geometry, long: bool) -> Vec<u8> {
 const DBD: u8 = 0x08;
 /// Long LBA accepted.
 const LLBAA: u8 = 0x10;
-const ALL_SUBPAGES: u8 = 0xff;
 const LONG_DESCRIPTOR_LEN: usize = 16;
 
 /// DEVICE-SPECIFIC PARAMETER (SBC-4 §6.5.1): write-protected.
@@ -147,25 +156,44 @@ const DPOFUA: u8 = 0x10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scsi::SoftThreshold;
+    use crate::scsi::primary::mode_pages::tests::subject;
     use crate::scsi::primary::vpd::tests::geometry;
 
     fn select(code: u8, subpage: u8) -> Result<Vec<u8>, Failure> {
-        pages(
-            code,
-            subpage,
-            PageControl::Current,
-            ModeParameters::default(),
-            &geometry(),
-        )
+        pages(code, subpage, PageControl::Current, &subject(&geometry()))
     }
 
     #[test]
     fn all_pages_come_ascending() {
         let all = select(0x3f, 0).unwrap();
-        assert_eq!(all.len(), 12 + 20 + 12 + 12);
-        assert_eq!([all[0], all[12], all[32], all[44]], [0x01, 0x08, 0x0a, 0x1c]);
+        assert_eq!(all.len(), 12 + 16 + 20 + 12 + 12);
+        assert_eq!(
+            [all[0], all[12], all[28], all[48], all[60]],
+            [0x01, 0x02, 0x08, 0x0a, 0x1c]
+        );
         assert_eq!(select(0x3f, 0xff).unwrap(), all);
-        assert_eq!(select(0x0a, 0xff).unwrap(), all[32..44]);
+        assert_eq!(select(0x0a, 0xff).unwrap(), all[48..60]);
+    }
+
+    #[test]
+    fn a_subpage_comes_when_it_or_all_are_asked_for() {
+        let geometry = geometry();
+        let thin = ModeSubject {
+            soft_threshold: Some(SoftThreshold::Percent(80)),
+            ..subject(&geometry)
+        };
+        let codes = |code, subpage| {
+            pages(code, subpage, PageControl::Current, &thin)
+                .map(|pages| (pages[0], pages.len()))
+                .ok()
+        };
+        assert_eq!(codes(0x1c, 0), Some((0x1c, 12)));
+        assert_eq!(codes(0x1c, 2), Some((0x5c, 24)));
+        assert_eq!(codes(0x1c, 0xff), Some((0x1c, 36)));
+        assert_eq!(codes(0x1c, 3), None);
+        assert_eq!(codes(0x3f, 0), Some((0x01, 72)));
+        assert_eq!(codes(0x3f, 0xff), Some((0x01, 96)));
     }
 
     #[test]
@@ -181,13 +209,13 @@ mod tests {
 
     #[test]
     fn headers_count_what_follows() {
-        assert_eq!(Form::Six.assemble(true, &[0; 8], &[7; 12])[..4], [23, 0, 0x90, 8]);
+        assert_eq!(Form::Six.assemble(0x90, &[0; 8], &[7; 12])[..4], [23, 0, 0x90, 8]);
         assert_eq!(
-            Form::Ten.assemble(false, &[0; 16], &[7; 12])[..8],
+            Form::Ten.assemble(0x10, &[0; 16], &[7; 12])[..8],
             [0, 34, 0, 0x10, 1, 0, 0, 16]
         );
         assert_eq!(
-            Form::Ten.assemble(false, &[], &[7; 12])[..8],
+            Form::Ten.assemble(0x10, &[], &[7; 12])[..8],
             [0, 18, 0, 0x10, 0, 0, 0, 0]
         );
     }

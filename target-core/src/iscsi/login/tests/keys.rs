@@ -230,9 +230,9 @@ fn a_transport_with_lengths_of_its_own_overrides_the_usual_ones() {
 }
 
 #[test]
-fn a_transport_without_digests_agrees_on_none_whatever_the_target_insists_on() {
+fn a_reliable_transport_agrees_on_no_digests_whatever_the_target_insists_on() {
     let mut link = link();
-    link.keys.without_digests = true;
+    link.keys.reliable = true;
     let mut target = target();
     target.parameters.header_digest = vec![true];
     let pairs = [
