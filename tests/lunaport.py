@@ -23,7 +23,7 @@ class Failure(Exception):
 
 class Lunaport:
     """One target process with its own state directory. `exports` are the texts of `--export`, LUN 0 first; `settings` those
-    of `--set`."""
+    of `--set`. `{key}` in an export becomes the path of a new key file."""
 
     def __init__(self, exports, log_path, settings=()):
         self.binary = binary()
@@ -32,8 +32,11 @@ class Lunaport:
         self.log_path = pathlib.Path(log_path)
         command = [self.binary, "serve", "--state-dir", self.state]
         command += ["--portal", f"127.0.0.1:{self.port}", "--target-name", IQN]
-        for export in exports:
-            command += ["--export", export]
+        for number, export in enumerate(exports):
+            key = pathlib.Path(self.state) / f"{number}.key"
+            if "{key}" in export:
+                key.write_bytes(os.urandom(64))
+            command += ["--export", export.replace("{key}", str(key))]
         for setting in settings:
             command += ["--set", setting]
         # Settings of the caller's shell must not leak into the target under judgement.

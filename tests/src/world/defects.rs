@@ -30,8 +30,6 @@ pub enum Defect {
     WrongR2tOffset,
     /// Responses count as acknowledged that have not been: task management overtakes them on another connection.
     ImaginedAcknowledgement,
-    /// A SNACK leads to nothing.
-    UnansweredSnack,
     /// Nobody asks for Data-Out that were lost.
     DataOutNotLookedAfter,
     /// What a lost connection had kept of its tasks is forgotten.
@@ -66,7 +64,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect there is.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 27] = [
         Self::SkippedStatSn,
         Self::ResponseAfterAbort,
         Self::WrongDataInOffset,
@@ -79,7 +77,6 @@ impl Defect {
         Self::ShortDataIn,
         Self::WrongR2tOffset,
         Self::ImaginedAcknowledgement,
-        Self::UnansweredSnack,
         Self::DataOutNotLookedAfter,
         Self::ForgottenRemains,
         Self::AbortWaitsForStore,
@@ -101,7 +98,7 @@ impl Defect {
     #[must_use]
     pub const fn level(self) -> u8 {
         match self {
-            Self::UnansweredSnack | Self::DataOutNotLookedAfter => 1,
+            Self::DataOutNotLookedAfter => 1,
             Self::ForgottenRemains => 2,
             _ => 0,
         }
@@ -115,7 +112,7 @@ impl Defect {
             Self::ImaginedAcknowledgement | Self::ResponseAfterAbort => Check::SilentAfterAbort,
             Self::WrongDataInOffset | Self::StatusBeforeData | Self::ShortDataIn => Check::DataIn,
             Self::WrongResidual => Check::Residual,
-            Self::LostResponse | Self::DoubledResponse | Self::UnansweredSnack => Check::AnsweredOnce,
+            Self::LostResponse | Self::DoubledResponse => Check::AnsweredOnce,
             Self::DataOutNotLookedAfter => Check::Liveness,
             Self::ForgottenRemains => Check::DataIn,
             Self::ReturningExpCmdSn | Self::ShrinkingWindow => Check::CommandWindow,

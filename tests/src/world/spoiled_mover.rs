@@ -240,9 +240,6 @@ impl<M: DataMover> DataMover for SpoiledMover<M> {
     }
 
     fn snack(&mut self, snack: &Snack, numbering: Numbering) -> Result<(), Unsent> {
-        if self.defect == Defect::UnansweredSnack {
-            return Ok(());
-        }
         self.inner.snack(snack, numbering)
     }
 
