@@ -10,7 +10,6 @@ mod cores;
 mod error;
 mod export;
 mod health;
-mod identity;
 mod interfaces;
 mod logging;
 mod notify;
@@ -20,7 +19,6 @@ mod quick_start;
 mod serve;
 mod shutdown;
 mod size;
-mod state;
 
 use std::io::Write;
 use std::process::ExitCode;

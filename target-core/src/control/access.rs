@@ -58,9 +58,9 @@ pub enum ChapPolicy {
     /// Some initiators have a rule of their own.
     Individual {
         /// Theirs, by name.
-        rules: BTreeMap<IscsiName, ChapPolicy>,
+        rules: BTreeMap<IscsiName, Self>,
         /// Everybody else's.
-        others: Box<ChapPolicy>,
+        others: Box<Self>,
     },
 }
 
@@ -70,9 +70,10 @@ impl ChapPolicy {
     pub fn of(&self, initiator: &IscsiName) -> &Self {
         match self {
             Self::Open | Self::Required { .. } => self,
-            Self::Individual { rules, others } => {
-                rules.get(initiator).unwrap_or_else(|| others.as_ref()).of(initiator)
-            }
+            Self::Individual { rules, others } => rules
+                .get(initiator)
+                .unwrap_or_else(|| others.as_ref())
+                .of(initiator),
         }
     }
 }
@@ -101,7 +102,9 @@ pub struct AccessRule {
 
 impl AccessRule {
     fn admits(&self, initiator: &IscsiName, peer: IpAddr) -> bool {
-        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(initiator))
+        self.pattern
+            .as_ref()
+            .is_none_or(|pattern| pattern.matches(initiator))
             && self.names.as_ref().is_none_or(|names| names.contains(initiator))
             && self.network.is_none_or(|network| network.contains(peer))
     }

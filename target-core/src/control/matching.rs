@@ -40,8 +40,9 @@ impl FromStr for NamePattern {
     type Err = MatchError;
 
     fn from_str(text: &str) -> Result<Self, MatchError> {
-        let allowed =
-            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'_' | b'*' | b'?');
+        let allowed = |byte: u8| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'_' | b'*' | b'?')
+        };
         if text.is_empty() || text.len() > PATTERN_MAX || !text.bytes().all(allowed) {
             let problem = "wants 1 to 223 characters of a name, * for any run of them and ? for any one, such as \
                            iqn.2026-11.org.example:*";
@@ -137,7 +138,9 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
                 read += 1;
             }
             _ => {
-                let Some((star, from)) = last_star else { return false };
+                let Some((star, from)) = last_star else {
+                    return false;
+                };
                 last_star = Some((star, from + 1));
                 (at, read) = (star + 1, from + 1);
             }
@@ -180,7 +183,10 @@ mod tests {
     #[test]
     fn patterns_cover_the_whole_name_in_any_case() {
         assert!(matches("*", "iqn.2026-11.org.example:a"));
-        assert!(matches("IQN.2026-11.org.example:*", "iqn.2026-11.org.example:host7"));
+        assert!(matches(
+            "IQN.2026-11.org.example:*",
+            "iqn.2026-11.org.example:host7"
+        ));
         assert!(matches("iqn.*:host?", "iqn.2026-11.org.example:host7"));
         assert!(matches("iqn.*:h*7", "iqn.2026-11.org.example:host-h7"));
         assert!(!matches("iqn.*:host?", "iqn.2026-11.org.example:host77"));

@@ -52,9 +52,9 @@ impl Authentication {
     pub(super) fn may_leave(&self, policy: &ChapPolicy) -> Result<bool, Refusal> {
         match (self, policy) {
             (Self::Done(_), _) | (Self::Unspoken, ChapPolicy::Open) => Ok(true),
-            (Self::Unspoken, ChapPolicy::Required { .. } | ChapPolicy::Individual { .. }) => Err(chap_required(
-                "the initiator left the security stage without AuthMethod",
-            )),
+            (Self::Unspoken, ChapPolicy::Required { .. } | ChapPolicy::Individual { .. }) => Err(
+                chap_required("the initiator left the security stage without AuthMethod"),
+            ),
             (Self::Chosen | Self::Challenged(_), _) => Ok(false),
         }
     }

@@ -60,7 +60,11 @@ impl Default for Watchers {
 
 impl NodeEvent {
     /// A connection's end: of its session, or of its attempt at one. `None` when there was neither.
-    pub(super) fn of_end(link: &LinkInfo, session: Option<SessionView>, reason: &CloseReason) -> Option<Self> {
+    pub(super) fn of_end(
+        link: &LinkInfo,
+        session: Option<SessionView>,
+        reason: &CloseReason,
+    ) -> Option<Self> {
         if let Some(session) = session {
             let in_order = matches!(reason, CloseReason::LoggedOut | CloseReason::Ordered(_));
             return Some(Self::SessionEnded {

@@ -9,20 +9,20 @@ use sha2::{Digest, Sha256};
 
 /// The random number of this installation, made once and kept in the state directory.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct InstallationId(pub(crate) [u8; 16]);
+pub struct InstallationId(pub [u8; 16]);
 
 /// Identifiers of one logical unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct UnitIdentity {
+pub struct UnitIdentity {
     /// NAA locally assigned (SPC-4 §7.8.6.6.4), 8 bytes.
-    pub(crate) naa: [u8; 8],
+    pub naa: [u8; 8],
     /// Unit serial number.
-    pub(crate) serial: String,
+    pub serial: String,
 }
 
 /// Gives identities to the exports of one target, in order.
 #[derive(Debug)]
-pub(crate) struct IdentityMint<'a> {
+pub struct IdentityMint<'a> {
     installation: InstallationId,
     target: &'a str,
     /// How often each specification came already.
@@ -30,7 +30,7 @@ pub(crate) struct IdentityMint<'a> {
 }
 
 impl<'a> IdentityMint<'a> {
-    pub(crate) fn new(installation: InstallationId, target: &'a str) -> Self {
+    pub fn new(installation: InstallationId, target: &'a str) -> Self {
         Self {
             installation,
             target,
@@ -39,7 +39,7 @@ impl<'a> IdentityMint<'a> {
     }
 
     /// The identity of the next export. Options do not change it: a disk that is now read-only is the same disk.
-    pub(crate) fn next(&mut self, source: &StoreSource) -> UnitIdentity {
+    pub fn next(&mut self, source: &StoreSource) -> UnitIdentity {
         let spec = canonical(source);
         let count = self.seen.entry(spec.clone()).or_default();
         let mut hash = Sha256::new();
