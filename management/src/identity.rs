@@ -20,6 +20,24 @@ pub struct UnitIdentity {
     pub serial: String,
 }
 
+impl UnitIdentity {
+    /// An identity that nobody had before and nobody else will have, for units that are saved with it.
+    #[must_use]
+    pub fn random(entropy: fn(&mut [u8])) -> Self {
+        let mut bytes = [0; 18];
+        entropy(&mut bytes);
+        Self::from_bytes(&bytes)
+    }
+
+    fn from_bytes(bytes: &[u8; 18]) -> Self {
+        let mut naa = [0; 8];
+        naa.copy_from_slice(&bytes[..8]);
+        naa[0] = 0x30 | naa[0] & 0x0f;
+        let serial = bytes[8..].iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { naa, serial }
+    }
+}
+
 /// Gives identities to the exports of one target, in order.
 #[derive(Debug)]
 pub struct IdentityMint<'a> {
@@ -30,6 +48,8 @@ pub struct IdentityMint<'a> {
 }
 
 impl<'a> IdentityMint<'a> {
+    /// A mint that has given nothing yet.
+    #[must_use]
     pub fn new(installation: InstallationId, target: &'a str) -> Self {
         Self {
             installation,
@@ -52,11 +72,7 @@ impl<'a> IdentityMint<'a> {
         hash.update(count.to_be_bytes());
         *count += 1;
         let digest = hash.finalize();
-        let mut naa = [0; 8];
-        naa.copy_from_slice(&digest[..8]);
-        naa[0] = 0x30 | naa[0] & 0x0f;
-        let serial = digest[8..18].iter().map(|byte| format!("{byte:02x}")).collect();
-        UnitIdentity { naa, serial }
+        UnitIdentity::from_bytes(digest[..18].try_into().expect("a digest has 32 bytes"))
     }
 }
 

@@ -1,0 +1,269 @@
+//! The running node follows the model: stores are opened, units made, LUNs mapped, targets listed, ports opened.
+//!
+//! Everything that can fail happens before a change is saved (`prepare`); what follows the save (`follow`) cannot. Live
+//! sessions notice only what concerns them: a target keeps its device and a LUN its unit as long as neither changes.
+
+mod ports;
+mod quarantine;
+mod stores;
+mod targets;
+mod usage;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use backstores::BlockStore;
+use iscsi_proto::IscsiName;
+use target_core::control::{ChapPolicy, Parameters};
+use target_core::iscsi::{Node, Order};
+use target_core::scsi::{LogicalUnit, TargetDevice};
+
+pub use ports::{Accept, PortStatus};
+pub(crate) use stores::open_one;
+pub use stores::{Condition, StoreStatus};
+pub use usage::{InUse, UsingSession};
+
+use crate::model::{Model, Problem, Unit};
+use ports::Ports;
+use quarantine::Quarantine;
+use stores::Stores;
+
+/// What options of the start add to the model.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    /// Folder of relative paths: the state directory.
+    pub base: PathBuf,
+    /// Portals of portal group 1 that the start opened.
+    pub portals: Vec<std::net::SocketAddr>,
+    /// What targets without authentication of their own ask for.
+    pub chap: ChapPolicy,
+    /// What limits begin from.
+    pub parameters: Parameters,
+}
+
+/// The running node, as far as the model decides.
+#[derive(Debug)]
+pub(crate) struct Live {
+    node: Arc<Node>,
+    defaults: Defaults,
+    stores: Stores,
+    units: BTreeMap<String, LiveUnit>,
+    devices: BTreeMap<IscsiName, LiveDevice>,
+    ports: Ports,
+    quarantine: Quarantine,
+}
+
+#[derive(Debug)]
+struct LiveUnit {
+    definition: Unit,
+    store: Arc<dyn BlockStore>,
+    unit: Arc<LogicalUnit>,
+}
+
+#[derive(Debug)]
+struct LiveDevice {
+    portal_group: u16,
+    device: Arc<TargetDevice>,
+}
+
+/// What a change needs and was had before it is saved. Dropped unused, it takes back what it made.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    stores: stores::PreparedStores,
+    ports: ports::PreparedPorts,
+}
+
+/// What it takes to prepare a step.
+#[derive(Debug)]
+pub(crate) struct Preparation {
+    stores: Stores,
+    known_ports: Vec<std::net::SocketAddr>,
+}
+
+impl Preparation {
+    /// Opens and makes what a step needs. Blocks.
+    pub(crate) fn prepare(&self, before: &Model, after: &Model) -> Result<Prepared, Vec<Problem>> {
+        let ports = ports::prepare(after, &self.known_ports)?;
+        let stores = self.stores.prepare(before, after)?;
+        Ok(Prepared { stores, ports })
+    }
+}
+
+impl Live {
+    pub(crate) fn new(node: Arc<Node>, defaults: Defaults, accept: Accept) -> Self {
+        Self {
+            node,
+            stores: Stores::new(defaults.base.clone()),
+            defaults,
+            units: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            ports: Ports::new(accept),
+            quarantine: Quarantine::default(),
+        }
+    }
+
+    /// Everything of the model that can be had; what cannot is missing and comes later. Blocks.
+    pub(crate) fn start(&mut self, model: &Model) {
+        self.stores.open_all(model);
+        self.ports.open_all(model, &self.defaults.portals);
+        self.reconcile(model);
+    }
+
+    /// Whether sessions or earlier sessions stand against a step.
+    pub(crate) fn usage(&self, before: &Model, after: &Model) -> Vec<InUse> {
+        let sessions = self.node.sessions();
+        let mut uses = usage::of_step(before, after, &sessions);
+        uses.extend(self.quarantine.uses(after, &sessions));
+        uses
+    }
+
+    /// What it takes to prepare a step while others look at the live picture.
+    pub(crate) fn preparation(&self) -> Preparation {
+        Preparation {
+            stores: Stores::new(self.defaults.base.clone()),
+            known_ports: self.ports.known(&self.defaults.portals),
+        }
+    }
+
+    /// Follows a step that is saved.
+    pub(crate) fn follow(&mut self, after: &Model, prepared: Prepared) {
+        self.ports.follow(after, prepared.ports);
+        // Units let go of their stores before those are opened otherwise.
+        let reopened = self.stores.reopened(after);
+        self.units
+            .retain(|_, live| !reopened.contains(&live.definition.store.to_string()));
+        self.unmap_what_is_not_wanted(after);
+        self.stores.follow(after, prepared.stores);
+        self.reconcile(after);
+    }
+
+    /// Stores that were missing and can be had now. `true` when there was one: then its LUNs are back.
+    pub(crate) fn return_stores(
+        &mut self,
+        model: &Model,
+        found: Vec<(String, Arc<dyn BlockStore>)>,
+    ) -> Vec<String> {
+        let returned = self.stores.take_back(model, found);
+        if !returned.is_empty() {
+            self.reconcile(model);
+        }
+        returned
+    }
+
+    /// Ports that could not be opened, tried again.
+    pub(crate) fn retry_ports(&mut self, model: &Model) {
+        self.ports.open_all(model, &self.defaults.portals);
+    }
+
+    pub(crate) const fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    pub(crate) fn port_statuses(&self, model: &Model) -> Vec<PortStatus> {
+        self.ports.statuses(model)
+    }
+
+    /// The open stores, to be flushed at the end.
+    pub(crate) fn open_stores(&self) -> Vec<(String, Arc<dyn BlockStore>)> {
+        self.stores.open()
+    }
+
+    fn reconcile(&mut self, model: &Model) {
+        self.make_units(model);
+        self.unmap_what_is_not_wanted(model);
+        self.map_what_is_wanted(model);
+        self.node
+            .set_directory(targets::directory(model, &self.defaults, &self.devices));
+        self.close_whom_nobody_admits();
+        let sessions = self.node.sessions();
+        self.quarantine.forget_ended(&sessions);
+    }
+
+    /// Units whose definition and store are as they were stay the same ones.
+    fn make_units(&mut self, model: &Model) {
+        let mut units = std::mem::take(&mut self.units);
+        for unit in model.all::<Unit>().filter(|unit| unit.enabled) {
+            let key = unit.id.to_string();
+            let Some(store) = self.stores.get(unit.store.as_str()) else {
+                continue;
+            };
+            let kept = units
+                .remove(&key)
+                .filter(|live| live.definition == *unit && Arc::ptr_eq(&live.store, &store));
+            let live = kept.or_else(|| {
+                let config = targets::unit_config(unit)?;
+                Some(LiveUnit {
+                    definition: unit.clone(),
+                    unit: LogicalUnit::new(config, Arc::clone(&store)),
+                    store,
+                })
+            });
+            if let Some(live) = live {
+                self.units.insert(key, live);
+            }
+        }
+    }
+
+    fn unmap_what_is_not_wanted(&mut self, model: &Model) {
+        let mut devices = std::mem::take(&mut self.devices);
+        devices.retain(|name, live| {
+            let target = model.get::<crate::model::Target>(name.as_str());
+            let stays =
+                target.is_some_and(|target| target.enabled && target.portal_group == live.portal_group);
+            let wanted = if stays {
+                targets::wanted_luns(model, name, &self.units)
+            } else {
+                BTreeMap::new()
+            };
+            for (number, unit) in live.device.luns() {
+                if !wanted
+                    .get(&number)
+                    .is_some_and(|wanted| Arc::ptr_eq(wanted, &unit))
+                {
+                    live.device.unmap(number);
+                    self.quarantine.add(name, number, &unit, &self.node.sessions());
+                }
+            }
+            stays
+        });
+        self.devices = devices;
+    }
+
+    fn map_what_is_wanted(&mut self, model: &Model) {
+        for target in model
+            .all::<crate::model::Target>()
+            .filter(|target| target.enabled)
+        {
+            let name = &target.name.0;
+            let live = self.devices.entry(name.clone()).or_insert_with(|| LiveDevice {
+                portal_group: target.portal_group,
+                device: TargetDevice::new(name.clone(), &[iscsi_proto::Tpgt(target.portal_group)]),
+            });
+            let there: BTreeMap<_, _> = live.device.luns().into_iter().collect();
+            for (number, unit) in targets::wanted_luns(model, name, &self.units) {
+                if !there.contains_key(&number) {
+                    live.device.map(number, unit);
+                }
+            }
+        }
+    }
+
+    /// Sessions of targets that are gone, or that no rule admits any more. Nobody waits for them.
+    fn close_whom_nobody_admits(&self) {
+        let directory = self.node.directory();
+        for session in self.node.sessions() {
+            let Some(name) = &session.target else { continue };
+            let admitted = directory.targets.get(name).is_some_and(|target| {
+                target.access.admits(&session.initiator.name, session.peer.ip())
+                    && self
+                        .devices
+                        .get(name)
+                        .is_some_and(|live| Arc::ptr_eq(&live.device, &target.device))
+            });
+            if !admitted {
+                self.node.order_session(session.tsih, Order::Close);
+            }
+        }
+    }
+}
