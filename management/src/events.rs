@@ -4,7 +4,7 @@
 //! It is a file of one JSON object a line, and the file before it. An event is written when it happens, and not waited
 //! for: it may be lost in a power cut, the change it tells of is not.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -42,7 +42,7 @@ pub struct Event {
 }
 
 /// What kind of thing happened.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
     /// The configuration, a user or a token was changed.
@@ -55,6 +55,8 @@ pub enum EventKind {
     LoginFailed,
     /// Events were lost.
     Missed,
+    /// Somebody was shown secrets.
+    SecretsShown,
     /// A session ended.
     SessionEnded,
     /// The program started.
@@ -84,6 +86,7 @@ struct Inner {
     len: u64,
     next: u64,
     recent: VecDeque<Arc<Event>>,
+    counts: BTreeMap<EventKind, u64>,
 }
 
 impl Event {
@@ -132,6 +135,7 @@ impl EventLog {
             len: 0,
             next,
             recent,
+            counts: BTreeMap::new(),
         };
         inner.reopen();
         Arc::new(Self {
@@ -145,6 +149,7 @@ impl EventLog {
         let mut inner = self.inner();
         event.number = inner.next;
         inner.next += 1;
+        *inner.counts.entry(event.kind).or_default() += 1;
         let event = Arc::new(event);
         inner.write(&event);
         inner.recent.push_back(Arc::clone(&event));
@@ -170,6 +175,12 @@ impl EventLog {
     #[must_use]
     pub fn recent(&self) -> Vec<Arc<Event>> {
         self.inner().recent.iter().rev().cloned().collect()
+    }
+
+    /// How many of each kind there were since the start.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<EventKind, u64> {
+        self.inner().counts.clone()
     }
 
     /// Events after a number, and those to come.

@@ -98,6 +98,17 @@ impl Control {
         half_open.collect()
     }
 
+    /// Notes that somebody was shown the secrets of the configuration.
+    pub fn secrets_shown(&self, actor: &Actor) {
+        self.events.record(
+            Event::new(
+                EventKind::SecretsShown,
+                "the configuration was shown with its secrets",
+            )
+            .by(actor),
+        );
+    }
+
     /// Closes a session: its initiator is told, nobody is waited for. `false` when there is none. It may log in again;
     /// who must not, needs another access rule.
     pub fn kick(&self, actor: &Actor, tsih: u16) -> bool {
