@@ -70,6 +70,12 @@ pub(crate) struct ServeArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 
+    /// Tell initiators from this network this address in discovery, instead of the portals' own: their way in through
+    /// address translation or a load balancer (several times; the narrowest network decides)
+    /// [env: LUNAPORT_ADDRESS_RULE]
+    #[arg(long = "address-rule", value_name = "CIDR=ADDR:PORT")]
+    pub(crate) address_rules: Vec<String>,
+
     /// Data cores, one thread each [default: one per processor]
     #[arg(long, value_name = "N", env = "LUNAPORT_CORES", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) cores: Option<u16>,
@@ -128,6 +134,7 @@ impl ServeArgs {
             (&mut self.exports, "LUNAPORT_EXPORT"),
             (&mut self.chap, "LUNAPORT_CHAP"),
             (&mut self.set, "LUNAPORT_SET"),
+            (&mut self.address_rules, "LUNAPORT_ADDRESS_RULE"),
         ] {
             if list.is_empty() {
                 *list = environment_list(variable);

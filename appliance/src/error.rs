@@ -5,6 +5,9 @@ use std::path::PathBuf;
 /// Start-up errors. `Display` is the whole line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
+    /// The command line cannot be understood.
+    #[error("{0}")]
+    Usage(String),
     /// An option's value.
     #[error("{option} {value:?}: {problem}")]
     Option {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod address_rule;
 mod admin;
 mod banner;
 mod chap;
@@ -19,6 +20,7 @@ mod quick_start;
 mod serve;
 mod shutdown;
 mod size;
+mod usage;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,8 +32,17 @@ use error::StartError;
 use serve::Saved;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let result = match cli.command {
+    let result = Cli::try_parse()
+        .map_err(|error| usage::explain(&error))
+        .and_then(run);
+    result.unwrap_or_else(|error| {
+        drop(writeln!(std::io::stderr(), "lunaport: {error}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn run(cli: Cli) -> Result<ExitCode, StartError> {
+    match cli.command {
         None => quick_start(),
         Some(Command::Serve(args)) => serve::run(*args, Saved::Required),
         Some(Command::Health(args)) => health::run(&args),
@@ -39,14 +50,10 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "lunaport", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
-    };
-    result.unwrap_or_else(|error| {
-        drop(writeln!(std::io::stderr(), "lunaport: {error}"));
-        ExitCode::FAILURE
-    })
+    }
 }
 
 fn quick_start() -> Result<ExitCode, StartError> {
-    let args = ServeArgs::from_environment().unwrap_or_else(|error| error.exit());
+    let args = ServeArgs::from_environment().map_err(|error| usage::explain(&error))?;
     serve::run(args, Saved::QuickStart)
 }

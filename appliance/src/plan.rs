@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use backstores::{BlockStore, StoreSource};
 use iscsi_proto::{IscsiName, Lun, Tpgt};
-use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal, Target};
+use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal, Target};
 use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
 
 use crate::error::StartError;
@@ -39,6 +39,7 @@ pub(crate) struct Common {
     pub(crate) portals: Vec<SocketAddr>,
     pub(crate) chap: ChapPolicy,
     pub(crate) parameters: Parameters,
+    pub(crate) advertised: Vec<Advertised>,
 }
 
 /// One target with the exports in order. The installation is asked for last, when every store is open: a start that
@@ -209,7 +210,7 @@ fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) ->
             .into_iter()
             .map(|target| (target.name.clone(), target))
             .collect::<BTreeMap<_, _>>(),
-        advertised: Vec::new(),
+        advertised: common.advertised.clone(),
         portals: common
             .portals
             .iter()
@@ -245,7 +246,7 @@ fn saved_identity(unit: &SavedUnit) -> Result<UnitIdentity, StartError> {
 }
 
 /// One portal group until there can be several.
-const TPGT: Tpgt = Tpgt(1);
+pub(crate) const TPGT: Tpgt = Tpgt(1);
 /// Product revision shown by INQUIRY: four characters.
 const REVISION: &str = "0001";
 
@@ -286,6 +287,7 @@ mod tests {
             portals: Vec::new(),
             chap: ChapPolicy::Open,
             parameters: Parameters::default(),
+            advertised: Vec::new(),
         };
         let failed = from_exports(
             "iqn.2026-11.org.example:a",

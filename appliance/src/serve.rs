@@ -18,7 +18,7 @@ use crate::export::Export;
 use crate::plan::{self, Common, Plan};
 use crate::shutdown::{self, StopSignals};
 use crate::state::Database;
-use crate::{admin, banner, chap, interfaces, logging, notify, portals, quick_start};
+use crate::{address_rule, admin, banner, chap, interfaces, logging, notify, portals, quick_start};
 
 /// What is served when no `--export` is given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,6 +51,11 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         },
         chap: chap::policy(&args.chap, args.mutual_chap.as_deref())?,
         parameters: parameters(&args.set)?,
+        advertised: args
+            .address_rules
+            .iter()
+            .map(|rule| address_rule::parse(rule))
+            .collect::<Result<Vec<_>, _>>()?,
     };
     // Ports first: they are what fails most often, and nothing needs to be undone.
     let listeners = listen(&common.portals)?;

@@ -212,6 +212,8 @@ fn a_start_that_fails_names_the_culprit_and_the_fix_and_leaves_nothing() {
             &["missing.img"],
         ),
         (&["--portal", &portal], &["nothing is saved there", "--export"]),
+        (&["--portl", &portal], &["'--portl'", "'--portal'", "--help"]),
+        (&["--portal", "nonsense"], &["'nonsense'", "--portal", "address"]),
     ];
     for (arguments, parts) in cases {
         let directory = tempfile::tempdir().unwrap();

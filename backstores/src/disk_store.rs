@@ -7,17 +7,18 @@
 //! flush fails from then on until the store is opened anew.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::engine::{Direction, Disk};
 use crate::error::check_range;
-use crate::{BlockStore, CHUNK, CacheMode, Durability, Geometry, IoBuf, StoreError, StoreOp};
+use crate::{BlockStore, CHUNK, CacheMode, Durability, Extent, Geometry, IoBuf, StoreError, StoreOp};
 
 /// A file or block device that is open, locked and measured.
 #[derive(Debug)]
@@ -178,4 +179,57 @@ impl BlockStore for DiskStore {
         )
         .await
     }
+
+    async fn extent(&self, range: Range<u64>) -> Result<Extent, StoreError> {
+        let (at, len) = (range.start, range.end.saturating_sub(range.start));
+        check_range(&self.geometry, StoreOp::Extent, at, len)?;
+        let block = u64::from(self.geometry.block_size);
+        let found = self.disk.blocking(move |disk| extent(disk, &range, block)).await;
+        found.map_err(|error| StoreError::from_io(StoreOp::Extent, at, error))
+    }
+
+    async fn prefetch(&self, range: Range<u64>) -> bool {
+        let hint = move |disk: &Disk| {
+            let len = NonZeroU64::new(range.end.saturating_sub(range.start));
+            Ok(rustix::fs::fadvise(
+                disk.fd(),
+                range.start,
+                len,
+                rustix::fs::Advice::WillNeed,
+            )?)
+        };
+        // It only begins to read, and the page cache may give up again what was read: so nothing is promised.
+        let _ = self.disk.blocking(hint).await;
+        false
+    }
+}
+
+/// The kind of space at the beginning of a range. Only whole blocks can be a hole.
+fn extent(disk: &Disk, range: &Range<u64>, block: u64) -> io::Result<Extent> {
+    let seek = |whence, unknown| match rustix::fs::seek(disk.fd(), whence) {
+        Ok(found) => Ok(found.min(range.end)),
+        // Nothing of that kind up to the end of the file.
+        Err(Errno::NXIO) => Ok(range.end),
+        // Where holes cannot be told there are none.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(unknown),
+        Err(error) => Err(io::Error::from(error)),
+    };
+    let data = seek(SeekFrom::Data(range.start), range.start)?;
+    // A block that is a hole in part is mapped.
+    let whole = if data == range.end {
+        data
+    } else {
+        data / block * block
+    };
+    if whole > range.start {
+        return Ok(Extent {
+            end: whole,
+            mapped: false,
+        });
+    }
+    let hole = seek(SeekFrom::Hole(data), range.end)?;
+    Ok(Extent {
+        end: hole.max(range.start + 1).next_multiple_of(block).min(range.end),
+        mapped: true,
+    })
 }

@@ -27,6 +27,8 @@ pub enum StoreErrorKind {
     Medium,
     /// No space left below the store.
     NoSpace,
+    /// The store does not have this operation.
+    NotSupported,
     /// The store cannot be reached (device gone, cluster away).
     Offline,
     /// The store is read-only.
@@ -39,6 +41,8 @@ pub enum StoreErrorKind {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[expect(missing_docs, reason = "each is the method of that name")]
 pub enum StoreOp {
+    EraseKey,
+    Extent,
     Flush,
     Read,
     Unmap,
@@ -51,6 +55,7 @@ impl std::fmt::Display for StoreErrorKind {
         f.write_str(match self {
             Self::Medium => "the medium failed",
             Self::NoSpace => "no space left",
+            Self::NotSupported => "not supported",
             Self::Offline => "the store cannot be reached",
             Self::ReadOnly => "the store is read-only",
             Self::OutOfRange => "outside the store",
@@ -61,6 +66,8 @@ impl std::fmt::Display for StoreErrorKind {
 impl std::fmt::Display for StoreOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Self::EraseKey => "erase key",
+            Self::Extent => "extent",
             Self::Flush => "flush",
             Self::Read => "read",
             Self::Unmap => "unmap",
@@ -102,8 +109,8 @@ pub(crate) fn check_range(geometry: &Geometry, op: StoreOp, at: u64, len: u64) -
         })
     };
     match op {
-        StoreOp::Flush | StoreOp::Read => {}
-        StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes => {
+        StoreOp::Extent | StoreOp::Flush | StoreOp::Read => {}
+        StoreOp::EraseKey | StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes => {
             if geometry.read_only {
                 return refuse(StoreErrorKind::ReadOnly);
             }

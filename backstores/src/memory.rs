@@ -2,7 +2,9 @@
 //! covers it. All of it is lost with the process.
 //!
 //! Pages lie in shards by their number, each behind its own lock, so that cores seldom meet. A lock is held while one
-//! page is copied: an operation is atomic within each page it touches, no further.
+//! page is copied: two operations at once are atomic to each other within each page they touch, no further. Against
+//! failures a write is atomic as a whole: the only one there is, missing memory, comes before anything is copied, and a
+//! power cut leaves nothing of which a part could be seen.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,7 +13,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use async_trait::async_trait;
 
 use crate::error::check_range;
-use crate::{BlockStore, Durability, Geometry, IoBuf, StoreError, StoreErrorKind, StoreOp};
+use crate::{
+    Abilities, BlockStore, CHUNK, Durability, Extent, Geometry, IoBuf, StoreError, StoreErrorKind, StoreOp,
+};
 
 /// A disk in memory. It has no medium, so [`Durability::Stable`] and flush promise nothing here, and
 /// [`Geometry::volatile_cache`] is always set, as every acknowledged write is lost by a power cut.
@@ -54,6 +58,19 @@ impl MemoryStore {
         }
     }
 
+    /// Makes the pages of a range that are missing, as zeroes, so that nothing can fail once bytes are copied. An error
+    /// names where the first is that there is no memory for.
+    fn reserve(&self, range: Range<u64>) -> Result<(), u64> {
+        for part in parts(range) {
+            let mut pages = write(self.shard(part.page));
+            if !pages.contains_key(&part.page) {
+                let page = zero_page(&mut pages).ok_or(part.page * PAGE + part.at as u64)?;
+                pages.insert(part.page, page);
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a range read as zeroes.
     fn clear(&self, range: Range<u64>) {
         let whole = range.start.div_ceil(PAGE)..range.end / PAGE;
@@ -89,15 +106,21 @@ impl BlockStore for MemoryStore {
 
     async fn write(&self, at: u64, buf: IoBuf, _durability: Durability) -> Result<IoBuf, StoreError> {
         check_range(&self.geometry, StoreOp::Write, at, buf.len() as u64)?;
+        let no_memory = |at| StoreError {
+            kind: StoreErrorKind::NoSpace,
+            op: StoreOp::Write,
+            at,
+            source: None,
+        };
+        let range = at..at + buf.len() as u64;
+        if range.start / PAGE + 1 < range.end.div_ceil(PAGE) {
+            self.reserve(range.clone()).map_err(no_memory)?;
+        }
         let mut rest = &buf[..];
-        for part in parts(at..at + rest.len() as u64) {
+        for part in parts(range) {
             let (from, later) = rest.split_at(part.len);
-            put(&mut write(self.shard(part.page)), &part, from).ok_or(StoreError {
-                kind: StoreErrorKind::NoSpace,
-                op: StoreOp::Write,
-                at: part.page * PAGE + part.at as u64,
-                source: None,
-            })?;
+            put(&mut write(self.shard(part.page)), &part, from)
+                .ok_or_else(|| no_memory(part.page * PAGE + part.at as u64))?;
             rest = later;
         }
         Ok(buf)
@@ -127,6 +150,33 @@ impl BlockStore for MemoryStore {
         )?;
         self.clear(range);
         Ok(())
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            atomic_len: u32::try_from(CHUNK).expect("a buffer is short"),
+            ..Abilities::default()
+        }
+    }
+
+    async fn extent(&self, range: Range<u64>) -> Result<Extent, StoreError> {
+        let len = range.end.saturating_sub(range.start);
+        check_range(&self.geometry, StoreOp::Extent, range.start, len)?;
+        let is_mapped = |page: u64| read(self.shard(page)).contains_key(&page);
+        let first = range.start / PAGE;
+        let mapped = is_mapped(first);
+        let limit = range.end.div_ceil(PAGE).min(first + PAGES_SEARCHED);
+        let end = (first + 1..limit)
+            .find(|page| is_mapped(*page) != mapped)
+            .unwrap_or(limit);
+        Ok(Extent {
+            end: range.end.min(end * PAGE),
+            mapped,
+        })
+    }
+
+    async fn prefetch(&self, _range: Range<u64>) -> bool {
+        true
     }
 }
 
@@ -180,14 +230,26 @@ fn put(pages: &mut Pages, part: &Part, from: &[u8]) -> Option<()> {
         page[part.within()].copy_from_slice(from);
         return Some(());
     }
-    let mut page = Vec::new();
-    page.try_reserve_exact(small(PAGE)).ok()?;
-    pages.try_reserve(1).ok()?;
+    let mut page = empty_page(pages)?;
     page.resize(part.at, 0);
     page.extend_from_slice(from);
     page.resize(small(PAGE), 0);
     pages.insert(part.page, page);
     Some(())
+}
+
+/// A page of zeroes, and room for it in its shard.
+fn zero_page(pages: &mut Pages) -> Option<Vec<u8>> {
+    let mut page = empty_page(pages)?;
+    page.resize(small(PAGE), 0);
+    Some(page)
+}
+
+fn empty_page(pages: &mut Pages) -> Option<Vec<u8>> {
+    let mut page = Vec::new();
+    page.try_reserve_exact(small(PAGE)).ok()?;
+    pages.try_reserve(1).ok()?;
+    Some(page)
 }
 
 fn read(shard: &RwLock<Pages>) -> RwLockReadGuard<'_, Pages> {
@@ -202,3 +264,5 @@ fn write(shard: &RwLock<Pages>) -> RwLockWriteGuard<'_, Pages> {
 pub(crate) const PAGE_SIZE: u32 = 64 * 1024;
 const PAGE: u64 = PAGE_SIZE as u64;
 const SHARDS: u64 = 64;
+/// How far one look for an extent goes, pages: 1 GiB, some hundred microseconds.
+const PAGES_SEARCHED: u64 = 16 * 1024;

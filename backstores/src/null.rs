@@ -5,7 +5,7 @@ use std::ops::Range;
 use async_trait::async_trait;
 
 use crate::error::check_range;
-use crate::{BlockStore, Durability, Geometry, IoBuf, StoreError, StoreOp};
+use crate::{BlockStore, Durability, Extent, Geometry, IoBuf, StoreError, StoreOp};
 
 /// A store without a medium.
 #[derive(Debug)]
@@ -56,5 +56,16 @@ impl BlockStore for NullStore {
             range.start,
             range.end.saturating_sub(range.start),
         )
+    }
+
+    async fn extent(&self, range: Range<u64>) -> Result<Extent, StoreError> {
+        Ok(Extent {
+            end: range.end,
+            mapped: false,
+        })
+    }
+
+    async fn prefetch(&self, _range: Range<u64>) -> bool {
+        true
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 
-use crate::{IoBuf, StoreError};
+use crate::{IoBuf, StoreError, StoreErrorKind, StoreOp};
 
 /// A run of blocks. Offsets are bytes, multiples of the logical block size, and inside the store: the caller has
 /// checked them against [`Geometry`]. A buffer handed in is owned by the operation until it completes; an operation
@@ -29,6 +29,55 @@ pub trait BlockStore: fmt::Debug + Send + Sync {
 
     /// Makes a range read as zeroes, keeping its space allocated where the store can tell the difference.
     async fn write_zeroes(&self, range: Range<u64>, durability: Durability) -> Result<(), StoreError>;
+
+    /// What it can do beyond what every store can.
+    fn abilities(&self) -> Abilities {
+        Abilities::default()
+    }
+
+    /// What kind of space the beginning of `range`, which is not empty, has, and how far that goes. The search goes a
+    /// bounded way: what is told lies inside the range and is never empty, but more of the same kind may follow it.
+    async fn extent(&self, range: Range<u64>) -> Result<Extent, StoreError> {
+        Ok(Extent {
+            end: range.end,
+            mapped: true,
+        })
+    }
+
+    /// A hint that a range will be read soon. `true` when it can be read without touching a medium from now on.
+    async fn prefetch(&self, _range: Range<u64>) -> bool {
+        false
+    }
+
+    /// Makes everything unreadable by replacing the key that the contents are encrypted with; what is read afterwards is
+    /// not told. Only where [`Abilities::key_erase`] says so, else [`StoreErrorKind::NotSupported`].
+    async fn erase_key(&self) -> Result<(), StoreError> {
+        Err(StoreError {
+            kind: StoreErrorKind::NotSupported,
+            op: StoreOp::EraseKey,
+            at: 0,
+            source: None,
+        })
+    }
+}
+
+/// What not every store can do. [`Default`] is nothing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Abilities {
+    /// A write of at most so many bytes is done as a whole or not at all, whatever fails meanwhile, the power included;
+    /// 0 when no write is.
+    pub atomic_len: u32,
+    /// [`BlockStore::erase_key`] works.
+    pub key_erase: bool,
+}
+
+/// A run of one kind of space.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Extent {
+    /// Where it ends, bytes. It began where it was asked for.
+    pub end: u64,
+    /// It takes space, or may do so; else it reads as zeroes and takes none.
+    pub mapped: bool,
 }
 
 /// Whether a write may rest in a volatile cache (a later [`BlockStore::flush`] is its promise) or must be on the

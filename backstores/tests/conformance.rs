@@ -76,6 +76,79 @@ fn unmapped_and_zeroed_ranges_read_as_zeroes_and_their_neighbours_stay() {
 }
 
 #[test]
+fn extents_cover_a_range_and_holes_read_as_zeroes() {
+    each_store(&async |store| {
+        store.unmap(0..SIZE).await.unwrap();
+        let written = 262_144..262_144 + CHUNK as u64;
+        store
+            .write(written.start, filled(CHUNK, 9), Durability::Stable)
+            .await
+            .unwrap();
+        for from in [0, 262_144, 262_144 + 65_536, SIZE - 4096] {
+            let mut at = from;
+            while at < SIZE {
+                let extent = store.extent(at..SIZE).await.unwrap();
+                assert!(at < extent.end && extent.end <= SIZE);
+                assert!(extent.end.is_multiple_of(u64::from(store.geometry().block_size)));
+                if !extent.mapped {
+                    assert!(
+                        extent.end <= written.start || written.end <= at,
+                        "{at}..{} is no hole",
+                        extent.end
+                    );
+                }
+                at = extent.end;
+            }
+        }
+        let error = store.extent(SIZE..SIZE + 4096).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::OutOfRange);
+    });
+}
+
+#[test]
+fn memory_and_files_tell_their_holes() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = StoreSource::File {
+        path: dir.path().join("holes"),
+        size: Some(SIZE),
+    };
+    for source in [StoreSource::Memory { size: SIZE }, file] {
+        let store = backstores::open(&source, StoreOptions::default()).unwrap();
+        on_data_thread(backstores::EngineChoice::Auto, async {
+            let first = async |at: u64| {
+                let extent = store.extent(at..SIZE).await.unwrap();
+                (extent.end, extent.mapped)
+            };
+            assert_eq!(first(0).await, (SIZE, false), "{source:?}");
+            let buf = filled(65_536, 9);
+            store.write(131_072, buf, Durability::Stable).await.unwrap();
+            assert_eq!(first(0).await, (131_072, false), "{source:?}");
+            assert_eq!(first(131_072).await, (196_608, true), "{source:?}");
+            assert_eq!(first(196_608).await, (SIZE, false), "{source:?}");
+            store.unmap(131_072..196_608).await.unwrap();
+            assert_eq!(first(0).await, (SIZE, false), "{source:?}");
+        });
+    }
+}
+
+#[test]
+fn only_what_is_in_memory_anyway_is_promised_to_be_read_without_a_medium() {
+    each_store(&async |store| {
+        let in_memory = store.abilities().atomic_len > 0;
+        assert_eq!(store.prefetch(0..SIZE).await, in_memory);
+    });
+}
+
+#[test]
+fn without_a_key_there_is_none_to_erase() {
+    each_store(&async |store| {
+        assert!(!store.abilities().key_erase);
+        let error = store.erase_key().await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::NotSupported);
+    });
+}
+
+#[test]
 fn ranges_outside_the_store_are_refused_and_move_nothing() {
     each_store(&async |store| {
         let len = store.geometry().block_size as usize;

@@ -141,8 +141,8 @@ impl<M: DataMover> Server<M> {
                     .session
                     .as_ref()
                     .expect("only a normal session manages tasks");
-                let response = target.device.manage(nexus, function, lun);
-                connection.handle(now(), Event::Managed { itt, response });
+                let outcome = target.device.manage(nexus, function, lun);
+                connection.handle(now(), Event::Managed { itt, outcome });
             }
             Action::Admit(admission) => {
                 let membership = self.membership.as_ref().expect("taken at the end alone");

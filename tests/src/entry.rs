@@ -5,21 +5,17 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use backstores::{BufPool, StoreOptions, StoreSource};
-use bytes::Bytes;
-use iscsi_proto::pdu::{LoginRequest, Request, Response, TaskAttribute};
+use iscsi_proto::pdu::{LoginRequest, Request, Response};
 use iscsi_proto::text::{
     parse_binary, parse_boolean, parse_list, parse_number, parse_pairs, parse_range, push_pair,
 };
-use iscsi_proto::{Ahs, BHS_LEN, Cid, IscsiName, Isid, Itt, Lun, Sn, Tpgt, Tsih};
+use iscsi_proto::{Ahs, BHS_LEN, Cid, IscsiName, Isid, Itt, Sn, Tpgt, Tsih};
 use target_core::control::{Access, ChapCredential, ChapPolicy, Directory, Parameters, Secret, Target};
 use target_core::iscsi::{LinkInfo, Login, LoginStep, TransportKeys};
-use target_core::nexus::{InitiatorPort, NexusId, TargetPort};
-use target_core::scsi::{LogicalUnit, ScsiTask, TargetDevice};
-use target_core::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
-use tokio::sync::{Semaphore, mpsc};
+use target_core::scsi::TargetDevice;
 
-use crate::script::{INITIATOR, TARGET, unit_config};
+use crate::checked_disk::CheckedDisk;
+use crate::script::TARGET;
 
 /// Headers, as requests and as responses, and what is behind them as additional header segments.
 ///
@@ -115,141 +111,50 @@ pub fn login(mut bytes: &[u8]) {
     }
 }
 
-/// A command: sixteen bytes of CDB, a byte for direction and lengths, and Data-Out. It runs to its end on a small disk.
+/// Commands on a small disk, one after the other: each is sixteen bytes of CDB, a byte that says where data go, two bytes
+/// for the length of Data-Out, and a byte for how many bytes follow, which Data-Out repeats.
 ///
 /// # Panics
-/// When the command does not end, ends twice, or gives more data than there is room for.
-pub fn cdb(bytes: &[u8]) {
-    let Some((cdb, rest)) = bytes.split_first_chunk::<16>() else {
-        return;
-    };
-    let Some((shape, out)) = rest.split_first() else {
-        return;
-    };
+/// When a command does not end, ends twice, gives more data than there is room for, or leaves other contents behind than
+/// the model beside the disk expects.
+pub fn cdb(mut bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .expect("a runtime needs nothing but memory");
-    runtime.block_on(run(cdb, *shape, out));
-}
-
-async fn run(cdb: &[u8; 16], shape: u8, out: &[u8]) {
-    let (events, mut received) = mpsc::unbounded_channel();
-    let expected_in = if shape & 1 == 0 {
-        0
-    } else {
-        1_u32 << ((shape >> 3) % 18)
-    };
-    let expected_out = if shape & 2 == 0 {
-        0
-    } else {
-        u32::try_from(out.len()).expect("short data")
-    };
-    let pool = BufPool::new(1 << 20);
-    let setup = TransferSetup {
-        task: TaskId(1),
-        expected_in,
-        expected_out,
-        immediate: None,
-        events,
-        budget: Arc::new(Semaphore::new(4 << 20)),
-        out_budget: Arc::new(Semaphore::new(4 << 20)),
-        pool: Arc::clone(&pool),
-        abort: AbortSignal::default(),
-    };
-    let task = ScsiTask {
-        lun: Lun::ZERO,
-        cdb: Bytes::copy_from_slice(cdb),
-        attribute: TaskAttribute::Simple,
-        priority: 0,
-        tag: 1,
-    };
-    let (device, nexus) = device();
-    device.attach(&nexus);
-    // The first command of a nexus only hears of power on; half of them come second.
-    if shape & 4 != 0 {
-        while device_has_news(&device, &nexus, &pool).await {}
-    }
-    let command = device.execute(&nexus, task, Transfer::new(setup));
-    let mut given = 0;
-    let answering = async {
-        while let Some(event) = received.recv().await {
-            match event {
-                TaskEvent::Get {
-                    offset,
-                    mut buf,
-                    filled,
-                    reply,
-                    ..
-                } => {
-                    let start = usize::try_from(offset).expect("32 bits fit") + filled;
-                    let end = start + buf.len() - filled;
-                    assert!(end <= out.len(), "more is asked for than there is");
-                    buf[filled..].copy_from_slice(&out[start..end]);
-                    let _ = reply.send(Ok(buf));
-                }
-                TaskEvent::Put { offset, buf, .. } => {
-                    assert_eq!(usize::try_from(offset), Ok(given), "data come in order");
-                    given += buf.len();
-                }
-                TaskEvent::Done { .. } => return true,
+    runtime.block_on(async {
+        let mut disk = CheckedDisk::new();
+        for _ in 0..MAXIMUM_COMMANDS {
+            let Some((cdb, rest)) = bytes.split_first_chunk::<16>() else {
+                return;
+            };
+            let Some(([shape, high, low, given], rest)) = rest.split_first_chunk::<4>() else {
+                return;
+            };
+            let (given, rest) = rest.split_at(usize::from(*given).min(rest.len()));
+            bytes = rest;
+            let room = if shape & 1 == 0 {
+                0
+            } else {
+                1 << ((shape >> 3) % 18)
+            };
+            let len = if shape & 2 == 0 {
+                0
+            } else {
+                usize::from(u16::from_be_bytes([*high, *low]))
+            };
+            let out = if given.is_empty() {
+                vec![0; len]
+            } else {
+                given.iter().copied().cycle().take(len).collect()
+            };
+            // The first command of a nexus only hears of power on; half of them come second.
+            if shape & 4 != 0 {
+                disk.hear_news().await;
             }
+            disk.run(cdb, room, out).await;
         }
-        false
-    };
-    let ((), done) = futures_util::future::join(command, answering).await;
-    assert!(done, "the command ends");
-    assert!(given <= usize::try_from(expected_in).expect("32 bits fit"));
-    assert!(received.recv().await.is_none(), "nothing follows its end");
-}
-
-/// Runs TEST UNIT READY; whether it had anything to tell.
-async fn device_has_news(device: &Arc<TargetDevice>, nexus: &Arc<NexusId>, pool: &Arc<BufPool>) -> bool {
-    let (events, mut received) = mpsc::unbounded_channel();
-    let setup = TransferSetup {
-        task: TaskId(0),
-        expected_in: 0,
-        expected_out: 0,
-        immediate: None,
-        events,
-        budget: Arc::new(Semaphore::new(0)),
-        out_budget: Arc::new(Semaphore::new(0)),
-        pool: Arc::clone(pool),
-        abort: AbortSignal::default(),
-    };
-    let task = ScsiTask {
-        lun: Lun::ZERO,
-        cdb: Bytes::from_static(&[0; 16]),
-        attribute: TaskAttribute::Simple,
-        priority: 0,
-        tag: 0,
-    };
-    device.execute(nexus, task, Transfer::new(setup)).await;
-    let good = target_core::scsi::Status::Good;
-    match received.recv().await {
-        Some(TaskEvent::Done { outcome, .. }) => {
-            !matches!(outcome, target_core::scsi::Outcome::Status { status, .. } if status == good)
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-fn device() -> (Arc<TargetDevice>, Arc<NexusId>) {
-    let source = StoreSource::Memory { size: 1 << 20 };
-    let store = backstores::open(&source, StoreOptions::default()).expect("memory can be opened");
-    let device = TargetDevice::new(name(TARGET), &[Tpgt(1)]);
-    assert!(device.map(0, LogicalUnit::new(unit_config(0, false), store)));
-    let nexus = NexusId {
-        initiator: InitiatorPort {
-            name: name(INITIATOR),
-            isid: Isid([0x80, 0, 0, 0, 0, 1]),
-        },
-        target: TargetPort {
-            name: name(TARGET),
-            tpgt: Tpgt(1),
-        },
-    };
-    (device, Arc::new(nexus))
+    });
 }
 
 fn locked_directory() -> Arc<Directory> {
@@ -277,6 +182,9 @@ fn locked_directory() -> Arc<Directory> {
         discovery_parameters: Parameters::default(),
     })
 }
+
+/// More would only make an input slow.
+const MAXIMUM_COMMANDS: usize = 16;
 
 fn template() -> Request {
     Request::Login(LoginRequest {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use iscsi_proto::{IscsiName, Tpgt};
 
-use super::{ChapPolicy, Network, Parameters, Target};
+use super::{AdvertisedAddress, ChapPolicy, Network, Parameters, Target};
 
 /// Where initiators can come in.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -25,8 +25,8 @@ pub struct Advertised {
     pub from: Network,
     /// Portal group that is reached there.
     pub tpgt: Tpgt,
-    /// `address:port` or `name:port`, IPv6 addresses in brackets.
-    pub address: String,
+    /// Where that is.
+    pub address: AdvertisedAddress,
 }
 
 /// All targets and portals.

@@ -4,10 +4,12 @@ mod access;
 mod directory;
 mod matching;
 mod parameters;
+mod redirect;
 mod target;
 
 pub use access::{Access, AccessRule, ChapCredential, ChapPolicy, Secret};
 pub use directory::{Advertised, Directory, Portal};
 pub use matching::{MatchError, NamePattern, Network};
 pub use parameters::{ParameterError, Parameters};
+pub use redirect::{AdvertisedAddress, Redirect};
 pub use target::Target;

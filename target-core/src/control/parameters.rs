@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::Redirect;
+
 /// All of them, with our defaults.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Parameters {
@@ -27,6 +29,8 @@ pub struct Parameters {
     pub time_to_retain: u16,
     /// Highest iSCSIProtocolLevel (RFC 7144 §7.1) we agree to.
     pub protocol_level: u8,
+    /// Where initiators are sent instead of being let in.
+    pub redirect: Option<Redirect>,
     /// Commands an initiator may have outstanding (the window MaxCmdSN opens).
     pub command_window: u16,
     /// Sessions a target serves at once.
@@ -68,7 +72,8 @@ impl Default for Parameters {
             max_outstanding_r2t: 8,
             time_to_wait: 2,
             time_to_retain: 0,
-            protocol_level: 1,
+            protocol_level: 2,
+            redirect: None,
             command_window: 128,
             max_sessions: 1024,
             login_timeout: Duration::from_secs(15),
@@ -177,6 +182,11 @@ const PARAMETERS: &[Parameter] = &[
         set: |p, v| integer(v, 1, 2).map(|level| p.protocol_level = level),
     },
     Parameter {
+        name: "redirect",
+        help: "where initiators are sent instead of being let in: ADDR:PORT, ADDR:PORT,permanent, or none",
+        set: |p, v| redirect(v).map(|redirect| p.redirect = redirect),
+    },
+    Parameter {
         name: "command-window",
         help: "commands an initiator may have outstanding, 1 to 4096",
         set: |p, v| integer(v, 1, 4096).map(|count| p.command_window = count),
@@ -212,6 +222,13 @@ const PARAMETERS: &[Parameter] = &[
         set: |p, v| duration(v, SECOND).map(|time| p.response_timeout = time),
     },
 ];
+
+fn redirect(value: &str) -> Result<Option<Redirect>, String> {
+    match value {
+        "none" => Ok(None),
+        _ => value.parse().map(Some),
+    }
+}
 
 fn boolean(value: &str) -> Result<bool, String> {
     if ["yes", "true", "on", "1"]

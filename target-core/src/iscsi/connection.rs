@@ -59,7 +59,7 @@ impl Connection {
             Phase::FullFeature(full) => match event {
                 Event::Notify(notify) => full.notify(notify, &self.node, now, &mut self.actions),
                 Event::Task(event) => full.task_event(event, now, &mut self.actions),
-                Event::Managed { itt, response } => full.managed(itt, response, now, &mut self.actions),
+                Event::Managed { itt, outcome } => full.managed(itt, outcome, now, &mut self.actions),
                 Event::Order(order) => full.order(order, now, &mut self.actions),
                 Event::Timeout => full.timeout(now, &mut self.actions),
                 Event::Admission(_) => {}

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use backstores::IoBuf;
 use bytes::Bytes;
-use iscsi_proto::pdu::{Function, Response, ScsiCommand, TmfResponse};
+use iscsi_proto::pdu::{Function, Response, ScsiCommand};
 use iscsi_proto::{Ahs, Itt, Lun};
 
 use super::{Admission, LoginFailure, SessionParams};
 use crate::datamover::{GetData, Notify, PutData, TransportClosed};
 use crate::iscsi::registry::{Admitted, Refusal};
+use crate::scsi::TmfOutcome;
 use crate::transfer::{AbortSignal, TaskEvent, TaskId};
 
 /// Something that happened.
@@ -25,7 +26,7 @@ pub enum Event {
         /// Tag of the task management request.
         itt: Itt,
         /// What the device answered.
-        response: TmfResponse,
+        outcome: TmfOutcome,
     },
     /// Answer to [`Action::Admit`].
     Admission(Result<Admitted, Refusal>),

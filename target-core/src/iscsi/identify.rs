@@ -118,5 +118,8 @@ fn find_target(
             format!("add {initiator} to the initiators that the target admits"),
         ));
     }
-    Ok(Arc::clone(target))
+    match &target.parameters.redirect {
+        Some(redirect) => Err(Refusal::redirect(name, redirect)),
+        None => Ok(Arc::clone(target)),
+    }
 }

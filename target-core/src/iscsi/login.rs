@@ -380,13 +380,23 @@ impl Login {
     }
 
     fn refuse(self, request: &LoginRequest, refusal: Refusal) -> LoginStep {
+        let Refusal {
+            status,
+            reason,
+            fix,
+            target_address,
+        } = refusal;
+        let mut text = Vec::new();
+        if let Some(address) = target_address {
+            text::push_pair(&mut text, "TargetAddress", &address);
+        }
         let answer = LoginAnswer {
             current_stage: request.current_stage,
             next_stage: request.current_stage,
-            status: refusal.status,
+            status,
+            text,
             ..self.empty_answer(request)
         };
-        let Refusal { status, reason, fix } = refusal;
         let (initiator, target) = self.said;
         let failure = LoginFailure {
             status,

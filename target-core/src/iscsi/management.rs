@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use iscsi_proto::Itt;
 use iscsi_proto::pdu::TmfResponse;
 
+use crate::scsi::TmfOutcome;
+
 /// Requests that have not been answered.
 #[derive(Debug, Default)]
 pub(super) struct PendingTmfs {
@@ -20,7 +22,7 @@ pub(super) struct PendingTmfs {
 struct PendingTmf {
     itt: Itt,
     /// `None` until the device has answered.
-    response: Option<TmfResponse>,
+    outcome: Option<TmfOutcome>,
     /// Tasks whose Data-Out is being let go of.
     releasing: BTreeSet<u32>,
     deadline: Instant,
@@ -31,7 +33,7 @@ struct PendingTmf {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct DueTmf {
     pub(super) itt: Itt,
-    pub(super) response: TmfResponse,
+    pub(super) outcome: TmfOutcome,
     /// TARGET COLD RESET: the sessions go as well.
     pub(super) drops_sessions: bool,
 }
@@ -40,7 +42,7 @@ impl PendingTmfs {
     pub(super) fn begin(
         &mut self,
         itt: Itt,
-        response: Option<TmfResponse>,
+        outcome: Option<TmfOutcome>,
         releasing: &[Itt],
         drops_sessions: bool,
         now: Instant,
@@ -49,7 +51,7 @@ impl PendingTmfs {
         let deadline = now + RELEASE_PATIENCE;
         self.pending.push(PendingTmf {
             itt,
-            response,
+            outcome,
             releasing,
             deadline,
             drops_sessions,
@@ -57,9 +59,9 @@ impl PendingTmfs {
     }
 
     /// The device has done its part.
-    pub(super) fn managed(&mut self, itt: Itt, response: TmfResponse) {
+    pub(super) fn managed(&mut self, itt: Itt, outcome: TmfOutcome) {
         if let Some(pending) = self.pending.iter_mut().find(|pending| pending.itt == itt) {
-            pending.response = Some(response);
+            pending.outcome = Some(outcome);
         }
     }
 
@@ -73,14 +75,14 @@ impl PendingTmfs {
     /// The next request that can be answered, in the order they came.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<DueTmf> {
         let is_due = |pending: &PendingTmf| {
-            pending.response.is_some() && (pending.releasing.is_empty() || pending.deadline <= now)
+            pending.outcome.is_some() && (pending.releasing.is_empty() || pending.deadline <= now)
         };
         let pending = self.pending.remove(self.pending.iter().position(is_due)?);
-        let response = pending.response.expect("checked above");
+        let outcome = pending.outcome.expect("checked above");
         Some(DueTmf {
             itt: pending.itt,
-            response,
-            drops_sessions: pending.drops_sessions && response == TmfResponse::Complete,
+            outcome,
+            drops_sessions: pending.drops_sessions && outcome.response == TmfResponse::Complete,
         })
     }
 
@@ -109,11 +111,11 @@ mod tests {
         let (mut tmfs, now) = (PendingTmfs::default(), Instant::now());
         tmfs.begin(Itt(9), None, &[Itt(1), Itt(2)], false, now);
         tmfs.released(Itt(1));
-        tmfs.managed(Itt(9), TmfResponse::Complete);
+        tmfs.managed(Itt(9), TmfResponse::Complete.into());
         assert_eq!(tmfs.take_due(now), None);
         let due = DueTmf {
             itt: Itt(9),
-            response: TmfResponse::Complete,
+            outcome: TmfResponse::Complete.into(),
             drops_sessions: false,
         };
         assert_eq!(tmfs.take_due(now + RELEASE_PATIENCE), Some(due));

@@ -50,6 +50,10 @@ pub struct SessionParams {
     pub transport: Vec<(&'static str, String)>,
 }
 
+/// The iSCSIProtocolLevel that brings QUERY TASK, QUERY TASK SET, QUERY ASYNCHRONOUS EVENT and I_T NEXUS RESET
+/// (RFC 7144 §5).
+pub(super) const QUERIES_SINCE: u8 = 2;
+
 impl Default for SessionParams {
     /// What holds before negotiation (§13's defaults).
     fn default() -> Self {

@@ -1,6 +1,9 @@
 //! Why a login ends badly, before it is known whom it concerns.
 
+use iscsi_proto::IscsiName;
 use iscsi_proto::pdu::LoginStatus;
+
+use crate::control::Redirect;
 
 /// What [`LoginFailure`](super::LoginFailure) is made of, without names.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -8,6 +11,8 @@ pub(super) struct Refusal {
     pub(super) status: LoginStatus,
     pub(super) reason: String,
     pub(super) fix: String,
+    /// TargetAddress that goes with it, when the initiator is sent elsewhere.
+    pub(super) target_address: Option<String>,
 }
 
 impl Refusal {
@@ -16,6 +21,24 @@ impl Refusal {
             status,
             reason: reason.into(),
             fix: fix.into(),
+            target_address: None,
+        }
+    }
+
+    /// Not really one: the target is somewhere else (§11.13.5).
+    pub(super) fn redirect(target: &IscsiName, redirect: &Redirect) -> Self {
+        let (status, until) = if redirect.permanent {
+            (LoginStatus::TargetMovedPermanently, "for good")
+        } else {
+            (LoginStatus::TargetMovedTemporarily, "for the time being")
+        };
+        Self {
+            target_address: Some(redirect.to.to_string()),
+            ..Self::new(
+                status,
+                format!("the target {target} is at {} {until}", redirect.to),
+                "the initiator goes there by itself; to let it in here, set redirect=none",
+            )
         }
     }
 

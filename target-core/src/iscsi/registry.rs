@@ -11,6 +11,7 @@ use iscsi_proto::{IscsiName, Tsih};
 use tokio::sync::{broadcast, watch};
 
 use super::observed::Watchers;
+use super::params::QUERIES_SINCE;
 use super::{Admission, CloseReason, LinkInfo, NodeEvent, Order, SessionParams};
 use crate::control::{Directory, Target};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
@@ -305,6 +306,9 @@ impl Membership {
             .expect("a membership is in the registry");
         if let Some((nexus, target)) = &nexus {
             target.device.attach(nexus);
+            if admission.params.protocol_level >= QUERIES_SINCE {
+                target.device.offer_queries(nexus);
+            }
         }
         entry.session = Some(Session {
             tsih,

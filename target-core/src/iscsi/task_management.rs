@@ -13,7 +13,9 @@ use iscsi_proto::{Itt, Lun};
 use super::SessionType;
 use super::event::Action;
 use super::full_feature::{FullFeature, IMMEDIATE_MAX, Ordered};
+use super::params::QUERIES_SINCE;
 use super::registry::Node;
+use crate::scsi::TmfOutcome;
 
 impl FullFeature {
     pub(super) fn task_management(
@@ -41,18 +43,28 @@ impl FullFeature {
                 let number = pdu.lun.number();
                 self.abort_many(pdu, |lun| lun.number() == number, now, actions);
             }
-            Function::TargetWarmReset | Function::TargetColdReset => {
-                self.abort_many(pdu, |_| true, now, actions);
-            }
-            Function::ClearAca => self.abort_many(pdu, |_| false, now, actions),
-            Function::TaskReassign => {
-                self.answer_tmf_at_once(pdu.itt, TmfResponse::ReassignNotSupported, now, actions);
-            }
             Function::QueryTask
             | Function::QueryTaskSet
             | Function::ITNexusReset
             | Function::QueryAsyncEvent
-            | Function::Unknown(_) => {
+                if self.params.protocol_level < QUERIES_SINCE =>
+            {
+                self.answer_tmf_at_once(pdu.itt, TmfResponse::NotSupported, now, actions);
+            }
+            Function::TargetWarmReset | Function::TargetColdReset | Function::ITNexusReset => {
+                self.abort_many(pdu, |_| true, now, actions);
+            }
+            Function::ClearAca | Function::QueryTaskSet | Function::QueryAsyncEvent => {
+                self.abort_many(pdu, |_| false, now, actions);
+            }
+            Function::QueryTask => {
+                let response = self.query_task(pdu);
+                self.answer_tmf_at_once(pdu.itt, response, now, actions);
+            }
+            Function::TaskReassign => {
+                self.answer_tmf_at_once(pdu.itt, TmfResponse::ReassignNotSupported, now, actions);
+            }
+            Function::Unknown(_) => {
                 self.answer_tmf_at_once(pdu.itt, TmfResponse::NotSupported, now, actions);
             }
         }
@@ -66,8 +78,13 @@ impl FullFeature {
         let addressed = |lun: Lun| lun.number() == pdu.lun.number();
         if self.tasks.get(referenced).is_some_and(|task| addressed(task.lun)) {
             self.drop_tasks(&[referenced], actions);
-            self.tmfs
-                .begin(pdu.itt, Some(TmfResponse::Complete), &[referenced], false, now);
+            self.tmfs.begin(
+                pdu.itt,
+                Some(TmfResponse::Complete.into()),
+                &[referenced],
+                false,
+                now,
+            );
             return self.answer_tmfs(now, actions);
         }
         let waited = self.window.withdraw(|_, item| match item {
@@ -88,6 +105,25 @@ impl FullFeature {
             TmfResponse::TaskDoesNotExist
         };
         self.answer_tmf_at_once(pdu.itt, response, now, actions);
+    }
+
+    /// Whether the task is here, running or waiting its turn (SAM-5 §7.8): succeeded when it is.
+    fn query_task(&self, pdu: &TaskManagementRequest) -> TmfResponse {
+        let addressed = |lun: Lun| lun.number() == pdu.lun.number();
+        let runs = self.tasks.get(pdu.referenced_itt);
+        let mut waiting = self.window.early();
+        let is_here = runs.is_some_and(|task| addressed(task.lun))
+            || waiting.any(|item| match item {
+                Ordered::Command { pdu: command, .. } => {
+                    command.itt == pdu.referenced_itt && addressed(command.lun)
+                }
+                Ordered::Control { .. } => false,
+            });
+        if is_here {
+            TmfResponse::Succeeded
+        } else {
+            TmfResponse::Complete
+        }
     }
 
     /// Functions that concern every task of this session that `concerns` picks by its logical unit, those included
@@ -126,7 +162,7 @@ impl FullFeature {
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        self.tmfs.begin(itt, Some(response), &[], false, now);
+        self.tmfs.begin(itt, Some(response.into()), &[], false, now);
         self.answer_tmfs(now, actions);
     }
 
@@ -146,11 +182,11 @@ impl FullFeature {
     pub(super) fn managed(
         &mut self,
         itt: Itt,
-        response: TmfResponse,
+        outcome: TmfOutcome,
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        self.tmfs.managed(itt, response);
+        self.tmfs.managed(itt, outcome);
         self.answer_tmfs(now, actions);
     }
 
@@ -159,8 +195,8 @@ impl FullFeature {
         while let Some(due) = self.tmfs.take_due(now) {
             let numbering = self.respond();
             let response = TaskManagementResponse {
-                response: due.response,
-                additional: 0,
+                response: due.outcome.response,
+                additional: due.outcome.additional,
                 itt: due.itt,
                 stat_sn: numbering.stat_sn,
                 exp_cmd_sn: numbering.exp_cmd_sn,

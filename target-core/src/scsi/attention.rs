@@ -106,6 +106,11 @@ impl AttentionQueue {
         (!self.0.is_empty()).then(|| self.0.remove(0))
     }
 
+    /// The next to be told, which stays, and how many there are.
+    pub(crate) fn first_of(&self) -> Option<(UnitAttention, usize)> {
+        self.0.first().map(|first| (*first, self.0.len()))
+    }
+
     /// One condition is done with, told or not.
     pub(crate) fn clear(&mut self, attention: UnitAttention) {
         self.0.retain(|pending| *pending != attention);

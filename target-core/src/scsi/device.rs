@@ -24,6 +24,8 @@ pub struct TargetDevice {
     luns: RwLock<BTreeMap<u16, Arc<LogicalUnit>>>,
     /// Nexuses that exist; how many there may be, sessions are limited by.
     nexuses: Mutex<Vec<Arc<NexusId>>>,
+    /// Those of them that agreed on the functions of RFC 7144.
+    querying: Mutex<Vec<Arc<NexusId>>>,
 }
 
 /// A command as SAM-5 §5.1 sees it.
@@ -41,6 +43,15 @@ pub struct ScsiTask {
     pub tag: u32,
 }
 
+/// How a task management function ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TmfOutcome {
+    /// Service response.
+    pub response: TmfResponse,
+    /// ADDITIONAL RESPONSE INFORMATION, 24 bits: what QUERY ASYNCHRONOUS EVENT found; 0 otherwise.
+    pub additional: u32,
+}
+
 impl TargetDevice {
     /// A device without logical units. `ports` are its portal groups; relative port identifiers are 1, 2, … in order.
     #[must_use]
@@ -50,6 +61,7 @@ impl TargetDevice {
             ports: ports.to_vec(),
             luns: RwLock::default(),
             nexuses: Mutex::default(),
+            querying: Mutex::default(),
         })
     }
 
@@ -112,6 +124,17 @@ impl TargetDevice {
         }
     }
 
+    /// A nexus agreed on iSCSIProtocolLevel 2: it may use QUERY TASK, QUERY TASK SET, QUERY ASYNCHRONOUS EVENT and I_T
+    /// NEXUS RESET (RFC 7144 §6.2), and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS tells it so.
+    pub fn offer_queries(&self, nexus: &Arc<NexusId>) {
+        self.querying().push(Arc::clone(nexus));
+    }
+
+    /// Whether [`offer_queries`](Self::offer_queries) was said of a nexus.
+    pub(crate) fn offers_queries(&self, nexus: &Arc<NexusId>) -> bool {
+        self.querying().iter().any(|known| same(known, nexus))
+    }
+
     /// The session is gone (I_T nexus loss, SAM-5 §6.3.4): its tasks are aborted, what it held is released. Never waits.
     /// Nothing happens when a younger session has taken the nexus over.
     pub fn detach(&self, nexus: &Arc<NexusId>) {
@@ -120,6 +143,7 @@ impl TargetDevice {
             return;
         };
         nexuses.swap_remove(place);
+        self.querying().retain(|known| !Arc::ptr_eq(known, nexus));
         for unit in self.units() {
             unit.detach(nexus);
         }
@@ -137,14 +161,40 @@ impl TargetDevice {
         engine::start(Arc::clone(self), Arc::clone(nexus), task, data)
     }
 
-    /// ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET WARM and COLD RESET, CLEAR ACA: fires the signals of
-    /// the tasks concerned (of all nexuses, as the function says), raises unit attentions for the others, and returns
-    /// at once. ABORT TASK, TASK REASSIGN and the queries are the connection's business.
-    pub fn manage(&self, nexus: &Arc<NexusId>, function: Function, lun: Lun) -> TmfResponse {
+    /// What concerns more than one task: fires the signals of the tasks concerned (of all nexuses, as the function
+    /// says), raises unit attentions for the others, and returns at once. ABORT TASK, QUERY TASK and TASK REASSIGN are
+    /// the connection's business.
+    pub fn manage(&self, nexus: &Arc<NexusId>, function: Function, lun: Lun) -> TmfOutcome {
         let addressed = lun.number().and_then(|number| self.unit(number));
         match (function, addressed) {
-            (Function::AbortTaskSet | Function::ClearTaskSet | Function::LogicalUnitReset, None) => {
-                return TmfResponse::LunDoesNotExist;
+            (
+                Function::AbortTaskSet
+                | Function::ClearTaskSet
+                | Function::LogicalUnitReset
+                | Function::QueryTaskSet
+                | Function::QueryAsyncEvent,
+                None,
+            ) => {
+                return TmfResponse::LunDoesNotExist.into();
+            }
+            (Function::QueryTaskSet, Some(unit)) => {
+                return if unit.tasks().holds_task_of(|owner| same(owner, nexus)) {
+                    TmfResponse::Succeeded.into()
+                } else {
+                    TmfResponse::Complete.into()
+                };
+            }
+            (Function::QueryAsyncEvent, Some(unit)) => {
+                return match unit.pending_attention(nexus) {
+                    Some((next, count)) => TmfOutcome::event(next, count),
+                    None => TmfResponse::Complete.into(),
+                };
+            }
+            (Function::ITNexusReset, _) => {
+                for unit in self.units() {
+                    unit.lose_nexus(nexus);
+                    unit.raise_for(nexus, UnitAttention::NexusLoss);
+                }
             }
             (Function::AbortTaskSet, Some(unit)) => {
                 unit.tasks().abort(|owner| same(owner, nexus));
@@ -167,17 +217,14 @@ impl TargetDevice {
             (
                 Function::AbortTask
                 | Function::ClearAca
-                | Function::ITNexusReset
-                | Function::QueryAsyncEvent
                 | Function::QueryTask
-                | Function::QueryTaskSet
                 | Function::TaskReassign
                 | Function::Unknown(_),
                 _,
-            ) => return TmfResponse::NotSupported,
+            ) => return TmfResponse::NotSupported.into(),
         }
         tracing::info!(nexus = %nexus.initiator, ?function, %lun, "task management");
-        TmfResponse::Complete
+        TmfResponse::Complete.into()
     }
 
     /// Raises a unit attention on one unit for every nexus but `except`.
@@ -228,8 +275,36 @@ impl TargetDevice {
         self.luns.write().expect(UNPOISONED)
     }
 
+    fn querying(&self) -> MutexGuard<'_, Vec<Arc<NexusId>>> {
+        self.querying.lock().expect(UNPOISONED)
+    }
+
     fn nexuses(&self) -> MutexGuard<'_, Vec<Arc<NexusId>>> {
         self.nexuses.lock().expect(UNPOISONED)
+    }
+}
+
+impl TmfOutcome {
+    /// The answer to QUERY ASYNCHRONOUS EVENT when a unit attention waits (SAM-5 §7.10): how many there are, and the
+    /// sense of the one that is told next.
+    fn event(next: UnitAttention, count: usize) -> Self {
+        let sense = next.sense();
+        let (code, qualifier) = sense.code;
+        let depth = if count == 1 { 1 } else { 2 };
+        let event = [0, depth << 4 | sense.key as u8, code, qualifier];
+        Self {
+            response: TmfResponse::Succeeded,
+            additional: u32::from_be_bytes(event),
+        }
+    }
+}
+
+impl From<TmfResponse> for TmfOutcome {
+    fn from(response: TmfResponse) -> Self {
+        Self {
+            response,
+            additional: 0,
+        }
     }
 }
 

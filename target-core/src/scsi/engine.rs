@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::cdb::{Cdb, LbaRange};
-use super::table::{AttentionRule, COMMANDS, CommandSpec};
+use super::table::{AttentionRule, COMMANDS, CommandSpec, ErasureRule};
 use super::task_set::{Claim, TaskIdentity, TaskTicket};
 use super::{Failure, LogicalUnit, ScsiTask, Sense, SenseKey, TargetDevice, TaskAttribute, UnitAttention};
 use crate::nexus::NexusId;
@@ -34,6 +34,11 @@ impl CommandContext<'_> {
         self.unit.expect("the command's entry in the table needs a unit")
     }
 
+    /// The logical unit, for what goes on after the command.
+    pub(crate) fn shared_unit(&self) -> &Arc<LogicalUnit> {
+        self.unit.expect("the command's entry in the table needs a unit")
+    }
+
     /// The logical unit, for commands that also answer when the LUN names none.
     pub(crate) fn addressed_unit(&self) -> Option<&LogicalUnit> {
         self.unit.map(Arc::as_ref)
@@ -46,10 +51,19 @@ impl CommandContext<'_> {
 
     /// Claims blocks that are named outside the CDB, before they are touched.
     pub(crate) async fn claim(&self, claim: Claim) -> Result<(), Failure> {
-        let ticket = self
-            .ticket
-            .expect("the command's entry in the table needs a unit");
-        ticket.claim(claim).await
+        self.ticket().claim(claim).await?;
+        // Formatting or sanitizing may have begun since the command did.
+        self.unit().erasure().check(ErasureRule::Refuse)
+    }
+
+    /// Gives back the blocks that the command claimed; nobody has to wait for it any more.
+    pub(crate) fn release(&self) {
+        self.ticket().release();
+    }
+
+    fn ticket(&self) -> &TaskTicket {
+        self.ticket
+            .expect("the command's entry in the table needs a unit")
     }
 
     /// The next unit attention of this nexus, which is thereby told.
@@ -70,6 +84,11 @@ impl CommandContext<'_> {
     /// All LUNs that this nexus can use, ascending.
     pub(crate) fn lun_numbers(&self) -> Vec<u16> {
         self.device.numbers()
+    }
+
+    /// Whether this nexus may use the task management functions of RFC 7144.
+    pub(crate) fn offers_queries(&self) -> bool {
+        self.device.offers_queries(self.nexus)
     }
 }
 
@@ -142,6 +161,7 @@ fn admit(
         AttentionRule::Deliver | AttentionRule::Keep => {}
     }
     let spec = spec?;
+    unit.erasure().check(spec.needs.erasure)?;
     check_usage(spec, cdb)?;
     let range = match spec.needs.range {
         Some(field) => Some(check_range((field.extract)(cdb, unit.blocks()), unit)?),
@@ -178,6 +198,7 @@ async fn run(
     }
     // What other commands change is looked at when it is this one's turn.
     if let Some(unit) = unit {
+        unit.erasure().check(admitted.spec.needs.erasure)?;
         if admitted.spec.needs.medium {
             unit.check_medium()?;
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use backstores::{BlockStore, Durability};
 
 use super::attention::AttentionQueue;
+use super::erasure::Erasure;
 use super::medium::Medium;
 use super::primary::mode_pages::ModeParameters;
 use super::task_set::TaskSet;
@@ -38,6 +39,7 @@ pub struct LogicalUnit {
     store: Arc<dyn BlockStore>,
     mode: Mutex<ModeParameters>,
     medium: Mutex<Medium>,
+    erasure: Erasure,
     tasks: Arc<TaskSet>,
     attentions: Attentions,
 }
@@ -60,6 +62,7 @@ impl LogicalUnit {
             store,
             mode: Mutex::default(),
             medium: Mutex::default(),
+            erasure: Erasure::default(),
             tasks: Arc::default(),
             attentions: Attentions::default(),
         })
@@ -96,6 +99,11 @@ impl LogicalUnit {
     /// The medium. Not to be held while waiting.
     pub(crate) fn medium(&self) -> MutexGuard<'_, Medium> {
         self.medium.lock().expect("plain data")
+    }
+
+    /// Formatting and sanitizing.
+    pub(crate) fn erasure(&self) -> &Erasure {
+        &self.erasure
     }
 
     /// How a write is to be done: on the medium when it has to be there at once (FUA) or when the initiator switched the
@@ -151,15 +159,20 @@ impl LogicalUnit {
 
     /// A nexus is gone: its tasks are aborted and what it held is released.
     pub(crate) fn detach(&self, nexus: &Arc<NexusId>) {
-        self.tasks.abort(|owner| same(owner, nexus));
-        self.medium().allow(nexus);
+        self.lose_nexus(nexus);
         self.attentions
             .change(|queues| queues.retain(|(known, _)| !same(known, nexus)));
     }
 
+    /// I_T nexus loss (SAM-5 §6.3.4): the tasks of the nexus are aborted and what it held is released.
+    pub(crate) fn lose_nexus(&self, nexus: &Arc<NexusId>) {
+        self.tasks.abort(|owner| same(owner, nexus));
+        self.medium().allow(nexus);
+    }
+
     /// Back to the state after power on, as far as a reset goes (SAM-5 §6.3.2, §6.3.3): all tasks are aborted, nobody
     /// prevents the removal of the medium, mode parameters are the default ones. Every nexus is told, the one that asked
-    /// for it too.
+    /// for it too. Formatting and sanitizing go on.
     pub(crate) fn reset(&self, told: UnitAttention) {
         self.tasks.abort(|_| true);
         self.medium().allow_all();
@@ -189,6 +202,11 @@ impl LogicalUnit {
             return None;
         }
         self.attentions.of(nexus, AttentionQueue::pop).flatten()
+    }
+
+    /// What a nexus would be told next, and how many conditions wait for it.
+    pub(crate) fn pending_attention(&self, nexus: &Arc<NexusId>) -> Option<(UnitAttention, usize)> {
+        self.attentions.of(nexus, |queue| queue.first_of()).flatten()
     }
 
     /// One kind of attention of a nexus is done with, told or not.

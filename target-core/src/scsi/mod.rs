@@ -5,6 +5,7 @@ mod block;
 mod cdb;
 mod device;
 mod engine;
+mod erasure;
 mod lu;
 mod medium;
 mod primary;
@@ -18,7 +19,7 @@ pub(crate) mod testing;
 mod tests;
 
 pub use attention::UnitAttention;
-pub use device::{ScsiTask, TargetDevice, TaskAttribute};
+pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
 pub use lu::{LogicalUnit, UnitConfig};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};

@@ -103,11 +103,13 @@ impl Sense {
     #[must_use]
     pub const fn from_store(error: &StoreError) -> Self {
         match (error.kind, error.op) {
-            (StoreErrorKind::Medium, StoreOp::Read) => Self::UNRECOVERED_READ_ERROR,
+            (StoreErrorKind::Medium, StoreOp::Extent | StoreOp::Read) => Self::UNRECOVERED_READ_ERROR,
             (
                 StoreErrorKind::Medium,
-                StoreOp::Flush | StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes,
+                StoreOp::EraseKey | StoreOp::Flush | StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes,
             ) => Self::WRITE_ERROR,
+            // Commands ask for the store's abilities before they use them.
+            (StoreErrorKind::NotSupported, _) => Self::INTERNAL_TARGET_FAILURE,
             (StoreErrorKind::NoSpace, _) => Self::SPACE_ALLOCATION_FAILED_WRITE_PROTECT,
             (StoreErrorKind::Offline, _) => Self::LOGICAL_UNIT_NOT_READY,
             (StoreErrorKind::ReadOnly, _) => Self::WRITE_PROTECTED,
@@ -192,10 +194,14 @@ impl Sense {
 
     pub const LOGICAL_UNIT_NOT_READY: Self = Self::new(SenseKey::NotReady, 0x04, 0x00);
     pub const INITIALIZING_COMMAND_REQUIRED: Self = Self::new(SenseKey::NotReady, 0x04, 0x02);
+    pub const FORMAT_IN_PROGRESS: Self = Self::new(SenseKey::NotReady, 0x04, 0x04);
+    pub const SANITIZE_IN_PROGRESS: Self = Self::new(SenseKey::NotReady, 0x04, 0x1b);
     pub const MEDIUM_NOT_PRESENT: Self = Self::new(SenseKey::NotReady, 0x3a, 0x00);
 
     pub const WRITE_ERROR: Self = Self::new(SenseKey::MediumError, 0x0c, 0x00);
     pub const UNRECOVERED_READ_ERROR: Self = Self::new(SenseKey::MediumError, 0x11, 0x00);
+    pub const FORMAT_COMMAND_FAILED: Self = Self::new(SenseKey::MediumError, 0x31, 0x01);
+    pub const SANITIZE_COMMAND_FAILED: Self = Self::new(SenseKey::MediumError, 0x31, 0x03);
 
     pub const INTERNAL_TARGET_FAILURE: Self = Self::new(SenseKey::HardwareError, 0x44, 0x00);
 

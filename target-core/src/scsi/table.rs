@@ -4,7 +4,7 @@
 
 use super::cdb::{Cdb, LbaRange};
 use super::engine::CommandContext;
-use super::primary::vpd::is_thin;
+use super::primary::vpd::{AtomicLimits, is_thin};
 use super::{Failure, LogicalUnit, block, primary};
 use crate::transfer::Transfer;
 
@@ -35,6 +35,10 @@ pub(crate) struct CommandSpec {
 pub(crate) enum Offer {
     /// On all.
     Always,
+    /// On those whose store can write some length as a whole or not at all.
+    Atomic,
+    /// On those whose contents are encrypted with a key that can be replaced.
+    KeyErase,
     /// On those that can give space back.
     Thin,
     /// On those whose medium can be taken out.
@@ -46,6 +50,8 @@ impl Offer {
     pub(crate) fn includes(self, unit: &LogicalUnit) -> bool {
         match self {
             Self::Always => true,
+            Self::Atomic => AtomicLimits::new(&unit.store().geometry(), unit.store().abilities()).most > 0,
+            Self::KeyErase => unit.store().abilities().key_erase,
             Self::Thin => is_thin(unit.config(), &unit.store().geometry()),
             Self::Removable => unit.config().removable,
         }
@@ -68,6 +74,8 @@ pub(crate) struct Needs {
     pub(crate) reservation: ReservationClass,
     /// What a pending unit attention does to it.
     pub(crate) attention: AttentionRule,
+    /// What formatting or sanitizing of the medium does to it.
+    pub(crate) erasure: ErasureRule,
 }
 
 /// Blocks named by a CDB, and what happens to them.
@@ -114,6 +122,17 @@ pub(crate) enum AttentionRule {
     Deliver,
 }
 
+/// What formatting or sanitizing of the medium does to a command (SBC-4, FORMAT UNIT and sanitize operations).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ErasureRule {
+    /// It is refused while that goes on, and after it failed.
+    Refuse,
+    /// It is refused while that goes on, and may do it again after it failed.
+    Restart,
+    /// It runs.
+    Run,
+}
+
 impl Needs {
     /// Nothing but a logical unit.
     pub(crate) const UNIT: Self = Self {
@@ -123,6 +142,7 @@ impl Needs {
         range: None,
         reservation: ReservationClass::Always,
         attention: AttentionRule::Report,
+        erasure: ErasureRule::Refuse,
     };
 
     /// A unit with a medium, whose contents or size are asked for.
@@ -166,28 +186,48 @@ impl Needs {
             ..Self::MEDIUM
         }
     }
+
+    /// A unit with a medium, on which the blocks of `extract` are written while nobody else sees or changes them.
+    pub(crate) const fn exclusive(extract: fn(Cdb<'_>, u64) -> LbaRange) -> Self {
+        Self {
+            range: Some(RangeField {
+                extract,
+                access: Some(Access::Exclusive),
+            }),
+            ..Self::write(extract)
+        }
+    }
 }
 
 /// The code of a command: one variant for each `run` function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Operation {
+    CompareAndWrite,
+    FormatUnit,
+    GetLbaStatus,
     Inquiry,
     ModeSelect,
     ModeSense,
+    OrWrite,
+    PreFetch,
     PreventAllow,
     Read,
     ReadCapacity10,
     ReadCapacity16,
+    ReadDefectData,
     ReportLuns,
     ReportOpcodes,
     ReportTmfs,
     RequestSense,
+    Sanitize,
     StartStop,
     SynchronizeCache,
     TestUnitReady,
     Unmap,
     Verify,
     Write,
+    WriteAndVerify,
+    WriteAtomic,
     WriteSame,
 }
 
@@ -200,23 +240,32 @@ impl Operation {
         data: &mut Transfer,
     ) -> Result<(), Failure> {
         match self {
+            Self::CompareAndWrite => block::compare_and_write::run(context, cdb, data).await,
+            Self::FormatUnit => block::format_unit::run(context, cdb, data).await,
+            Self::GetLbaStatus => block::get_lba_status::run(context, cdb, data).await,
             Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
             Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
             Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
+            Self::OrWrite => block::or_write::run(context, cdb, data).await,
+            Self::PreFetch => block::pre_fetch::run(context, cdb, data).await,
             Self::PreventAllow => block::prevent_allow::run(context, cdb, data).await,
             Self::Read => block::read::run(context, cdb, data).await,
             Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
             Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
+            Self::ReadDefectData => block::read_defect_data::run(context, cdb, data).await,
             Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
             Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
             Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
             Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::Sanitize => block::sanitize::run(context, cdb, data).await,
             Self::StartStop => block::start_stop::run(context, cdb, data).await,
             Self::SynchronizeCache => block::sync_cache::run(context, cdb, data).await,
             Self::TestUnitReady => primary::test_unit_ready::run(context, cdb, data).await,
             Self::Unmap => block::unmap::run(context, cdb, data).await,
             Self::Verify => block::verify::run(context, cdb, data).await,
             Self::Write => block::write::run(context, cdb, data).await,
+            Self::WriteAndVerify => block::write_and_verify::run(context, cdb, data).await,
+            Self::WriteAtomic => block::write_atomic::run(context, cdb, data).await,
             Self::WriteSame => block::write_same::run(context, cdb, data).await,
         }
     }
@@ -226,6 +275,7 @@ impl Operation {
 pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &primary::test_unit_ready::SPEC,
     &primary::request_sense::SPEC,
+    &block::format_unit::SPEC,
     &block::read::READ_6,
     &block::write::WRITE_6,
     &primary::inquiry::SPEC,
@@ -236,24 +286,39 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::read_capacity::READ_CAPACITY_10,
     &block::read::READ_10,
     &block::write::WRITE_10,
+    &block::write_and_verify::WRITE_AND_VERIFY_10,
     &block::verify::VERIFY_10,
+    &block::pre_fetch::PRE_FETCH_10,
     &block::sync_cache::SYNCHRONIZE_CACHE_10,
+    &block::read_defect_data::READ_DEFECT_DATA_10,
     &block::write_same::WRITE_SAME_10,
     &block::unmap::SPEC,
+    &block::sanitize::OVERWRITE,
+    &block::sanitize::BLOCK_ERASE,
+    &block::sanitize::CRYPTOGRAPHIC_ERASE,
+    &block::sanitize::EXIT_FAILURE_MODE,
     &primary::mode_select::MODE_SELECT_10,
     &primary::mode_sense::MODE_SENSE_10,
     &block::read::READ_16,
+    &block::compare_and_write::SPEC,
     &block::write::WRITE_16,
+    &block::or_write::SPEC,
+    &block::write_and_verify::WRITE_AND_VERIFY_16,
     &block::verify::VERIFY_16,
+    &block::pre_fetch::PRE_FETCH_16,
     &block::sync_cache::SYNCHRONIZE_CACHE_16,
     &block::write_same::WRITE_SAME_16,
+    &block::write_atomic::SPEC,
     &block::read_capacity::READ_CAPACITY_16,
+    &block::get_lba_status::SPEC,
     &primary::report_luns::SPEC,
     &primary::report_opcodes::SPEC,
     &primary::report_tmfs::SPEC,
     &block::read::READ_12,
     &block::write::WRITE_12,
+    &block::write_and_verify::WRITE_AND_VERIFY_12,
     &block::verify::VERIFY_12,
+    &block::read_defect_data::READ_DEFECT_DATA_12,
 ];
 
 #[cfg(test)]

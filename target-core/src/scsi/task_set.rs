@@ -133,6 +133,13 @@ impl TaskSet {
         losers
     }
 
+    /// Whether a nexus has a task here that was not aborted.
+    pub(crate) fn holds_task_of(&self, concerned: impl Fn(&Arc<NexusId>) -> bool) -> bool {
+        let state = self.state();
+        let mut tasks = state.tasks.iter();
+        tasks.any(|entry| !entry.who.abort.is_fired() && concerned(&entry.who.nexus))
+    }
+
     /// Tasks in the set, the aborted ones that have not left yet included.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -194,6 +201,18 @@ impl TaskTicket {
     pub(crate) async fn claim(&self, claim: Claim) -> Result<(), Failure> {
         self.set.state().entry(self.seq).claim = Some(claim);
         self.wait(false).await
+    }
+
+    /// Claims nothing any more.
+    pub(crate) fn release(&self) {
+        let anyone_waits = {
+            let mut state = self.set.state();
+            state.entry(self.seq).claim = None;
+            state.waiting != 0
+        };
+        if anyone_waits {
+            self.set.changed.notify_waiters();
+        }
     }
 
     async fn wait(&self, enters: bool) -> Result<(), Failure> {

@@ -2,8 +2,12 @@
 
 mod aborts;
 mod durability;
+mod erasure;
+mod exclusive;
 mod order;
+mod refusals;
 mod transfers;
+mod whereabouts;
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use backstores::{BufPool, FaultStore, StoreOptions, StoreSource};
 use futures_util::FutureExt;
 use iscsi_proto::{IscsiName, Tpgt};
-use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal};
+use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal};
 use target_core::iscsi::{CloseReason, LinkInfo, Node, TransportKeys};
 use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
 use target_core::serve::serve;
@@ -45,6 +45,7 @@ pub struct TargetBuilder {
     access: Access,
     pool_bytes: usize,
     others: Vec<(&'static str, Access)>,
+    advertised: Vec<Advertised>,
 }
 
 /// A running target. Dropping it ends it; a panic in one of its connections fails the test.
@@ -75,6 +76,7 @@ impl Target {
             access: Access::Everyone,
             pool_bytes: 16 << 20,
             others: Vec::new(),
+            advertised: Vec::new(),
         }
     }
 
@@ -184,6 +186,17 @@ impl TargetBuilder {
         self
     }
 
+    /// Tells initiators of a network another address.
+    #[must_use]
+    pub fn advertise(mut self, network: &str, address: &str) -> Self {
+        self.advertised.push(Advertised {
+            from: network.parse().expect("a network"),
+            tpgt: TPGT,
+            address: address.parse().expect("an address"),
+        });
+        self
+    }
+
     /// Lets it run.
     ///
     /// # Panics
@@ -237,7 +250,7 @@ impl TargetBuilder {
         }
         Directory {
             targets,
-            advertised: Vec::new(),
+            advertised: self.advertised.clone(),
             portals: vec![Portal { address, tpgt: TPGT }],
             discovery_chap: ChapPolicy::Open,
             discovery_parameters: self.parameters.clone(),

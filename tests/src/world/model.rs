@@ -6,7 +6,7 @@
 //! not flushed or written with FUA. Times are the ticks of one counter, drawn when a command is sent and when its answer
 //! arrives, so that what the target did in between is bracketed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 
@@ -62,6 +62,8 @@ pub(crate) struct Model {
     blocks: HashMap<u64, Block>,
     next: u64,
     last_cut: u64,
+    /// Stamped contents that a COMPARE AND WRITE found and replaced.
+    replaced: HashSet<(u64, Content)>,
 }
 
 #[derive(Debug)]
@@ -228,6 +230,13 @@ impl Model {
         Ok(())
     }
 
+    /// A COMPARE AND WRITE that began at `start` found this content and replaced it. `false` when another one had done so:
+    /// a stamp is written once, so it cannot be found again, unless a power cut brings it back.
+    pub(crate) fn replaced(&mut self, number: u64, found: Content, start: u64) -> bool {
+        let certain = matches!(found, Content::Stamped(..)) && start > self.last_cut;
+        !certain || self.replaced.insert((number, found))
+    }
+
     /// Something that a read would return if it began now: the latest content that may be there.
     pub(crate) fn likely(&mut self, number: u64, now: u64) -> Content {
         let possible = self.block(number).possible(now, 0);
@@ -247,6 +256,7 @@ impl Model {
     /// The power was cut.
     pub(crate) fn power_cut(&mut self, now: u64) {
         self.last_cut = now;
+        self.replaced.clear();
         for block in self.blocks.values_mut() {
             block.sure.retain(|sure| sure.durable);
         }
@@ -345,6 +355,25 @@ mod tests {
             model.read(0, Content::Stamped(2, 0), 9, 10).is_err(),
             "the cut decided"
         );
+    }
+
+    #[test]
+    fn one_compare_and_write_replaces_a_content() {
+        let mut model = Model::default();
+        let old = Content::Stamped(1, 0);
+        assert!(model.replaced(0, old, 1));
+        assert!(model.replaced(1, old, 1), "of another block");
+        assert!(!model.replaced(0, old, 2));
+        model.power_cut(3);
+        assert!(model.replaced(0, old, 2), "it may have been before the cut");
+        assert!(model.replaced(0, old, 4), "the cut brought it back");
+        assert!(!model.replaced(0, old, 5));
+        for _ in 0..2 {
+            assert!(
+                model.replaced(0, Content::Zero, 6),
+                "zeroes are written again and again"
+            );
+        }
     }
 
     #[test]

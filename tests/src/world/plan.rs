@@ -53,6 +53,19 @@ pub(crate) enum Kind {
     Flush,
     /// VERIFY; with the contents of the blocks when they are compared.
     Verify(u64, Vec<Content>),
+    /// COMPARE AND WRITE of a run.
+    CompareAndWrite {
+        /// First block.
+        lba: u64,
+        /// What the blocks have to hold.
+        expected: Vec<Content>,
+        /// What every block is stamped with then.
+        stamp: u64,
+        /// FUA.
+        fua: bool,
+    },
+    /// ORWRITE of zeroes: every block is read and written again, and nothing changes.
+    Rewrite(u64, u64),
     /// INQUIRY or TEST UNIT READY.
     Ask,
 }
@@ -109,9 +122,20 @@ impl Command {
             random.below(CAPACITY - blocks + 1)
         };
         let mut command = match random.below(100) {
-            0..38 => Self::read(lba, blocks, random.percent(10)),
-            38..76 => Self::write(lba, blocks, stamp, random.percent(25)),
-            76..80 => Self::write_same(random, lba, blocks, stamp),
+            0..36 => Self::read(lba, blocks, random.percent(10)),
+            36..70 => Self::write(lba, blocks, stamp, random.percent(25)),
+            70..75 => {
+                // Locks are what this is for: a few blocks that many want.
+                let (lba, blocks) = if random.percent(80) {
+                    (random.below(2), 1)
+                } else {
+                    (lba, blocks.min(8))
+                };
+                let expected = (lba..lba + blocks).map(&mut likely).collect();
+                Self::compare_and_write(lba, expected, stamp, random.percent(25))
+            }
+            75..77 => Self::rewrite(lba, blocks.min(8)),
+            77..80 => Self::write_same(random, lba, blocks, stamp),
             80..84 => Self::unmap(lba, blocks),
             84..90 => Self::flush(),
             90..95 => {
@@ -154,6 +178,32 @@ impl Command {
             fua,
         };
         Self::new(kind, cdb, data.len(), data)
+    }
+
+    fn compare_and_write(lba: u64, expected: Vec<Content>, stamp: u64, fua: bool) -> Self {
+        let mut cdb = long(0x89, if fua { 0x08 } else { 0 }, lba, 0);
+        cdb[13] = expected.len() as u8;
+        let old = expected.iter().map(|content| content.bytes());
+        let new = (lba..).take(expected.len());
+        let new = new.map(|number| Content::Stamped(stamp, number).bytes());
+        let data: Vec<u8> = old.chain(new).flatten().collect();
+        let kind = Kind::CompareAndWrite {
+            lba,
+            expected,
+            stamp,
+            fua,
+        };
+        Self::new(kind, cdb, data.len(), data)
+    }
+
+    fn rewrite(lba: u64, blocks: u64) -> Self {
+        let data = vec![0; blocks as usize * BLOCK];
+        Self::new(
+            Kind::Rewrite(lba, blocks),
+            long(0x8b, 0, lba, blocks),
+            data.len(),
+            data,
+        )
     }
 
     fn write_same(random: &mut Random, lba: u64, blocks: u64, stamp: u64) -> Self {

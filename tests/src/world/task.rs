@@ -71,7 +71,16 @@ impl Task {
                 Kind::Unmap(lba, blocks) => {
                     Some(model.begin(start, *lba..lba + blocks, false, |_| Content::Zero))
                 }
-                Kind::Read(..) | Kind::Flush | Kind::Verify(..) | Kind::Ask => None,
+                Kind::CompareAndWrite {
+                    lba,
+                    expected,
+                    stamp,
+                    fua,
+                } => {
+                    let blocks = *lba..lba + expected.len() as u64;
+                    Some(model.begin(start, blocks, *fua, |n| Content::Stamped(*stamp, n)))
+                }
+                Kind::Read(..) | Kind::Rewrite(..) | Kind::Flush | Kind::Verify(..) | Kind::Ask => None,
             }
         };
         Self {
@@ -201,17 +210,24 @@ impl Task {
         }
         let now = scene.tick();
         let mut model = scene.model(self.unit);
-        if let Some(change) = self.change {
-            model.acknowledged(change, now);
-        }
         let mut found: Vec<(u64, Content)> = Vec::new();
         match &self.command.kind {
             Kind::Read(lba, _) => {
                 found.extend((*lba..).zip(self.received.chunks_exact(BLOCK).map(Content::of)));
             }
             Kind::Verify(lba, contents) => found.extend((*lba..).zip(contents.iter().copied())),
+            Kind::CompareAndWrite { lba, expected, .. } => {
+                found.extend((*lba..).zip(expected.iter().copied()));
+                for (number, content) in &found {
+                    if !model.replaced(*number, *content, self.start) {
+                        let detail = format!("block {number}: {content:?} was compared and replaced twice");
+                        problems.push((Check::DiskModel, detail));
+                    }
+                }
+            }
             Kind::Flush => model.flushed(self.start),
-            Kind::Write { .. } | Kind::WriteSame { .. } | Kind::Unmap(..) | Kind::Ask => {}
+            Kind::Write { .. } | Kind::WriteSame { .. } | Kind::Unmap(..) | Kind::Rewrite(..) | Kind::Ask => {
+            }
         }
         for (number, content) in found {
             if let Err(stale) = model.read(number, content, self.start, now) {
@@ -224,12 +240,20 @@ impl Task {
                 break;
             }
         }
+        // What was compared was there before what was written.
+        if let Some(change) = self.change {
+            model.acknowledged(change, now);
+        }
     }
 
     fn failed(&self, scene: &Scene, answer: &Answer, problems: &mut Vec<(Check, String)>) {
         match answer.sense {
             // A unit attention: the command did not run.
             Some((0x06, ..)) => self.refused(scene),
+            // Another content was found, and nothing written.
+            Some((0x0e, ..)) if matches!(self.command.kind, Kind::CompareAndWrite { .. }) => {
+                self.refused(scene);
+            }
             // Not ready, medium error, hardware error, data protect, aborted command, miscompare.
             Some((0x02 | 0x03 | 0x04 | 0x07 | 0x0b | 0x0e, ..)) => self.aborted(scene),
             sense => {

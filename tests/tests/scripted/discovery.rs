@@ -20,6 +20,27 @@ async fn all_targets_are_shown_with_the_address_one_came_in_by() {
 }
 
 #[tokio::test]
+async fn an_address_rule_decides_what_is_told_and_the_narrowest_network_wins() {
+    let target = Target::builder()
+        .advertise("0.0.0.0/0", "san.example.org:3260")
+        .advertise("127.0.0.0/8", "192.0.2.7:860")
+        .advertise("127.0.0.0/8", "[2001:db8::7]:3260")
+        .advertise("198.51.100.0/24", "198.51.100.1:3260")
+        .start()
+        .await;
+    let mut initiator = Initiator::discover(&target).await;
+    let pairs = initiator.text(Keys::from([("SendTargets", "All")])).await;
+    assert_eq!(
+        said(&pairs),
+        [
+            ("TargetName", TARGET),
+            ("TargetAddress", "192.0.2.7:860,1"),
+            ("TargetAddress", "[2001:db8::7]:3260,1"),
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a_target_is_shown_to_those_it_admits() {
     let friend = "iqn.2026-11.org.example:friend";
     let target = Target::builder()

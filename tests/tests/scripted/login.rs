@@ -143,6 +143,33 @@ async fn what_is_refused_has_its_status_and_ends_the_connection() {
 }
 
 #[tokio::test]
+async fn a_redirected_login_is_told_where_to_go_and_discovery_is_not_redirected() {
+    for (value, status) in [
+        ("192.0.2.7:3260", LoginStatus::TargetMovedTemporarily),
+        (
+            "[2001:db8::7]:3260,permanent",
+            LoginStatus::TargetMovedPermanently,
+        ),
+    ] {
+        let target = Target::builder().set("redirect", value).start().await;
+        let mut initiator = Initiator::connect(&target).await;
+        let (response, pairs) = initiator
+            .login_step((Operational, Some(FullFeature)), Keys::normal())
+            .await;
+        assert_eq!(response.status, status);
+        assert!(!response.transit);
+        let told: Vec<_> = pairs
+            .iter()
+            .map(|pair| (pair.key.as_str(), pair.value.as_str()))
+            .collect();
+        let address = value.split(',').next().unwrap();
+        assert_eq!(told, [("TargetAddress", address)]);
+        initiator.expect_closed().await;
+        Initiator::discover(&target).await.log_out().await;
+    }
+}
+
+#[tokio::test]
 async fn another_version_is_not_spoken() {
     let target = Target::start().await;
     let mut initiator = Initiator::connect(&target).await;

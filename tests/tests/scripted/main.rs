@@ -6,6 +6,7 @@ mod discovery;
 mod esxi_shaped;
 mod hostile;
 mod login;
+mod queries;
 mod read_write;
 mod residuals;
 mod sessions;

@@ -130,5 +130,5 @@ fn every_name_has_help_and_is_there_once() {
             "{name}"
         );
     }
-    assert_eq!(names.len(), 18);
+    assert_eq!(names.len(), 19);
 }

@@ -1,4 +1,7 @@
-//! Cuts a run of bytes on the medium into pieces of at most [`CHUNK`], each of whole blocks.
+//! Cuts a run of bytes on the medium into pieces of whole blocks: chunks, which a buffer can hold, and strides, which
+//! need none.
+
+use std::ops::Range;
 
 use backstores::CHUNK;
 
@@ -19,6 +22,19 @@ pub(crate) fn chunks(at: u64, len: u64) -> impl Iterator<Item = Chunk> {
     })
 }
 
+/// The pieces of `len` bytes at `at` for operations without a buffer: short enough that a store has done one soon, so that
+/// a command can be aborted in between. They are cut at multiples of [`STRIDE`], so that no granule of a store is.
+pub(crate) fn strides(at: u64, len: u64) -> impl Iterator<Item = Range<u64>> {
+    let end = at.saturating_add(len);
+    let numbers = at / STRIDE..end.div_ceil(STRIDE);
+    numbers
+        .map(move |number| at.max(number * STRIDE)..end.min((number + 1).saturating_mul(STRIDE)))
+        .filter(|stride| !stride.is_empty())
+}
+
+/// Bytes of a stride.
+const STRIDE: u64 = 16 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,6 +52,26 @@ mod tests {
         assert_eq!(
             cut(512, 0x8_0200),
             [(512, 0x4_0000), (0x4_0200, 0x4_0000), (0x8_0200, 512)]
+        );
+    }
+
+    #[test]
+    fn strides_cover_the_run_too_and_end_where_granules_do() {
+        let cut = |at, len| {
+            strides(at, len)
+                .map(|stride| (stride.start, stride.end))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(cut(512, 0), []);
+        assert_eq!(cut(0, 0), []);
+        assert_eq!(cut(512, 0xff_fe00), [(512, 0x100_0000)]);
+        assert_eq!(
+            cut(512, 0x200_0000),
+            [
+                (512, 0x100_0000),
+                (0x100_0000, 0x200_0000),
+                (0x200_0000, 0x200_0200)
+            ]
         );
     }
 }

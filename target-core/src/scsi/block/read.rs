@@ -4,6 +4,7 @@
 //! returned would survive a power cut.
 
 use super::chunks::chunks;
+use super::usage;
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_6, lba_range_10, lba_range_12, lba_range_16};
 use crate::scsi::engine::CommandContext;
@@ -24,7 +25,7 @@ pub(crate) const READ_6: CommandSpec = CommandSpec {
 pub(crate) const READ_10: CommandSpec = CommandSpec {
     opcode: 0x28,
     name: "READ (10)",
-    usage: &[0x28, DPO_FUA, 0xff, 0xff, 0xff, 0xff, GROUP, 0xff, 0xff, 0],
+    usage: &usage::ten(0x28, usage::TRANSFER),
     needs: Needs::read(lba_range_10),
     ..READ_6
 };
@@ -32,9 +33,7 @@ pub(crate) const READ_10: CommandSpec = CommandSpec {
 pub(crate) const READ_12: CommandSpec = CommandSpec {
     opcode: 0xa8,
     name: "READ (12)",
-    usage: &[
-        0xa8, DPO_FUA, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
-    ],
+    usage: &usage::twelve(0xa8, usage::TRANSFER),
     needs: Needs::read(lba_range_12),
     ..READ_6
 };
@@ -42,9 +41,7 @@ pub(crate) const READ_12: CommandSpec = CommandSpec {
 pub(crate) const READ_16: CommandSpec = CommandSpec {
     opcode: 0x88,
     name: "READ (16)",
-    usage: &[
-        0x88, DPO_FUA, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
-    ],
+    usage: &usage::sixteen(0x88, usage::TRANSFER),
     needs: Needs::read(lba_range_16),
     ..READ_6
 };
@@ -73,8 +70,3 @@ pub(crate) async fn run(
     }
     Ok(())
 }
-
-/// DPO and FUA; RDPROTECT must be 0, since there is no protection information.
-const DPO_FUA: u8 = 0x18;
-/// GROUP NUMBER counts for statistics only.
-const GROUP: u8 = 0x1f;

@@ -4,6 +4,7 @@
 //! allows an early answer; the answer is given when the flush is done all the same, so that a failure is told to the one
 //! who asked. The blocks are not claimed: no write has to wait for a flush.
 
+use super::usage;
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_10_to_end, lba_range_16_to_end};
 use crate::scsi::engine::CommandContext;
@@ -14,18 +15,7 @@ pub(crate) const SYNCHRONIZE_CACHE_10: CommandSpec = CommandSpec {
     opcode: 0x35,
     service_action: None,
     name: "SYNCHRONIZE CACHE (10)",
-    usage: &[
-        0x35,
-        SYNC_NV | IMMED,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        GROUP,
-        0xff,
-        0xff,
-        0,
-    ],
+    usage: &usage::ten(0x35, SYNC_NV | IMMED),
     offer: Offer::Always,
     needs: Needs::named(lba_range_10_to_end),
     timeout_s: 60,
@@ -35,24 +25,7 @@ pub(crate) const SYNCHRONIZE_CACHE_10: CommandSpec = CommandSpec {
 pub(crate) const SYNCHRONIZE_CACHE_16: CommandSpec = CommandSpec {
     opcode: 0x91,
     name: "SYNCHRONIZE CACHE (16)",
-    usage: &[
-        0x91,
-        SYNC_NV | IMMED,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        GROUP,
-        0,
-    ],
+    usage: &usage::sixteen(0x91, SYNC_NV | IMMED),
     needs: Needs::named(lba_range_16_to_end),
     ..SYNCHRONIZE_CACHE_10
 };
@@ -69,5 +42,3 @@ pub(crate) async fn run(
 
 const SYNC_NV: u8 = 0x04;
 const IMMED: u8 = 0x02;
-/// GROUP NUMBER counts for statistics only.
-const GROUP: u8 = 0x1f;

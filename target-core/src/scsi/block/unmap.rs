@@ -1,5 +1,9 @@
 //! UNMAP (SBC-4): gives the space of runs of blocks back. They read as zeroes afterwards.
 
+use tokio::task::yield_now;
+
+use super::chunks::strides;
+use super::usage::GROUP;
 use crate::scsi::cdb::{Cdb, LbaRange};
 use crate::scsi::engine::CommandContext;
 use crate::scsi::primary::vpd::{MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS};
@@ -42,9 +46,11 @@ pub(crate) async fn run(
                 access: Access::Write,
             })
             .await?;
-        data.check()?;
-        let at = range.lba * block;
-        unit.store().unmap(at..at + range.blocks * block).await?;
+        for bytes in strides(range.lba * block, range.blocks * block) {
+            data.check()?;
+            unit.store().unmap(bytes).await?;
+            yield_now().await;
+        }
     }
     unit.settle_unmapped().await
 }
@@ -98,8 +104,6 @@ const HEADER_LEN: usize = 8;
 const DESCRIPTOR_LEN: usize = 16;
 /// Place of NUMBER OF LOGICAL BLOCKS of the first descriptor.
 const FIRST_COUNT_AT: u16 = 16;
-/// GROUP NUMBER counts for statistics only.
-const GROUP: u8 = 0x1f;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! VERIFY (10), (12) and (16) (SBC-4): reads the blocks, and with BYTCHK compares them with Data-Out.
 
 use super::chunks::chunks;
+use super::usage;
 use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10, lba_range_12, lba_range_16};
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
@@ -11,7 +12,7 @@ pub(crate) const VERIFY_10: CommandSpec = CommandSpec {
     opcode: 0x2f,
     service_action: None,
     name: "VERIFY (10)",
-    usage: &[0x2f, DPO_BYTCHK, 0xff, 0xff, 0xff, 0xff, GROUP, 0xff, 0xff, 0],
+    usage: &usage::ten(0x2f, usage::VERIFY),
     offer: Offer::Always,
     needs: Needs::read(lba_range_10),
     timeout_s: 30,
@@ -21,9 +22,7 @@ pub(crate) const VERIFY_10: CommandSpec = CommandSpec {
 pub(crate) const VERIFY_12: CommandSpec = CommandSpec {
     opcode: 0xaf,
     name: "VERIFY (12)",
-    usage: &[
-        0xaf, DPO_BYTCHK, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
-    ],
+    usage: &usage::twelve(0xaf, usage::VERIFY),
     needs: Needs::read(lba_range_12),
     ..VERIFY_10
 };
@@ -31,9 +30,7 @@ pub(crate) const VERIFY_12: CommandSpec = CommandSpec {
 pub(crate) const VERIFY_16: CommandSpec = CommandSpec {
     opcode: 0x8f,
     name: "VERIFY (16)",
-    usage: &[
-        0x8f, DPO_BYTCHK, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
-    ],
+    usage: &usage::sixteen(0x8f, usage::VERIFY),
     needs: Needs::read(lba_range_16),
     ..VERIFY_10
 };
@@ -111,8 +108,9 @@ async fn compare_each(
     Ok(())
 }
 
-/// MISCOMPARE with the place in Data-Out of the first byte that differs.
-fn compare(expected: &[u8], found: &[u8], offset: u64) -> Result<(), Failure> {
+/// MISCOMPARE, whose INFORMATION is the place in Data-Out of the first byte that differs; the first byte of `expected` is
+/// at `offset` there.
+pub(super) fn compare(expected: &[u8], found: &[u8], offset: u64) -> Result<(), Failure> {
     // Slices compare as one memcmp; the place is looked for only when it is needed.
     if expected == found {
         return Ok(());
@@ -122,8 +120,3 @@ fn compare(expected: &[u8], found: &[u8], offset: u64) -> Result<(), Failure> {
         .at(offset + first as u64)
         .into())
 }
-
-/// DPO and BYTCHK; VRPROTECT must be 0, since there is no protection information.
-const DPO_BYTCHK: u8 = 0x16;
-/// GROUP NUMBER counts for statistics only.
-const GROUP: u8 = 0x1f;

@@ -4,6 +4,7 @@
 //! written, and the residual tells the rest.
 
 use super::chunks::chunks;
+use super::usage;
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_6, lba_range_10, lba_range_12, lba_range_16};
 use crate::scsi::engine::CommandContext;
@@ -24,7 +25,7 @@ pub(crate) const WRITE_6: CommandSpec = CommandSpec {
 pub(crate) const WRITE_10: CommandSpec = CommandSpec {
     opcode: 0x2a,
     name: "WRITE (10)",
-    usage: &[0x2a, DPO_FUA, 0xff, 0xff, 0xff, 0xff, GROUP, 0xff, 0xff, 0],
+    usage: &usage::ten(0x2a, usage::TRANSFER),
     needs: Needs::write(lba_range_10),
     ..WRITE_6
 };
@@ -32,9 +33,7 @@ pub(crate) const WRITE_10: CommandSpec = CommandSpec {
 pub(crate) const WRITE_12: CommandSpec = CommandSpec {
     opcode: 0xaa,
     name: "WRITE (12)",
-    usage: &[
-        0xaa, DPO_FUA, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
-    ],
+    usage: &usage::twelve(0xaa, usage::TRANSFER),
     needs: Needs::write(lba_range_12),
     ..WRITE_6
 };
@@ -42,9 +41,7 @@ pub(crate) const WRITE_12: CommandSpec = CommandSpec {
 pub(crate) const WRITE_16: CommandSpec = CommandSpec {
     opcode: 0x8a,
     name: "WRITE (16)",
-    usage: &[
-        0x8a, DPO_FUA, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, GROUP, 0,
-    ],
+    usage: &usage::sixteen(0x8a, usage::TRANSFER),
     needs: Needs::write(lba_range_16),
     ..WRITE_6
 };
@@ -68,8 +65,3 @@ pub(crate) async fn run(
     }
     Ok(())
 }
-
-/// DPO and FUA; WRPROTECT must be 0, since there is no protection information.
-const DPO_FUA: u8 = 0x18;
-/// GROUP NUMBER counts for statistics only.
-const GROUP: u8 = 0x1f;

@@ -2,8 +2,10 @@
 //! need no space.
 
 use backstores::{CHUNK, Durability};
+use tokio::task::yield_now;
 
-use super::chunks::chunks;
+use super::chunks::{chunks, strides};
+use super::usage;
 use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10_to_end, lba_range_16_to_end};
 use crate::scsi::engine::CommandContext;
 use crate::scsi::primary::vpd::{is_thin, maximum_write_same_blocks};
@@ -11,12 +13,12 @@ use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::scsi::{Failure, Sense};
 use crate::transfer::Transfer;
 
-// WRPROTECT, ANCHOR and the obsolete PBDATA and LBDATA must be 0.
+// ANCHOR (blocks are never anchored here, as the VPD says) and the obsolete PBDATA and LBDATA must be 0.
 pub(crate) const WRITE_SAME_10: CommandSpec = CommandSpec {
     opcode: 0x41,
     service_action: None,
     name: "WRITE SAME (10)",
-    usage: &[0x41, UNMAP, 0xff, 0xff, 0xff, 0xff, GROUP, 0xff, 0xff, 0],
+    usage: &usage::ten(0x41, UNMAP),
     offer: Offer::Always,
     needs: Needs::write(lba_range_10_to_end),
     timeout_s: 120,
@@ -26,24 +28,7 @@ pub(crate) const WRITE_SAME_10: CommandSpec = CommandSpec {
 pub(crate) const WRITE_SAME_16: CommandSpec = CommandSpec {
     opcode: 0x93,
     name: "WRITE SAME (16)",
-    usage: &[
-        0x93,
-        UNMAP | NDOB,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        0xff,
-        GROUP,
-        0,
-    ],
+    usage: &usage::sixteen(0x93, UNMAP | NDOB),
     needs: Needs::write(lba_range_16_to_end),
     ..WRITE_SAME_10
 };
@@ -97,18 +82,19 @@ async fn zero(
     data: &Transfer,
 ) -> Result<(), Failure> {
     let unit = context.unit();
-    data.check()?;
-    if range.blocks == 0 {
-        return Ok(());
+    for bytes in strides(range.lba * block, range.blocks * block) {
+        data.check()?;
+        if unmap {
+            unit.store().unmap(bytes).await?;
+        } else {
+            unit.store().write_zeroes(bytes, durability).await?;
+        }
+        yield_now().await;
     }
-    let at = range.lba * block;
-    let bytes = at..at + range.blocks * block;
     if unmap {
-        unit.store().unmap(bytes).await?;
-        unit.settle_unmapped().await
-    } else {
-        Ok(unit.store().write_zeroes(bytes, durability).await?)
+        unit.settle_unmapped().await?;
     }
+    Ok(())
 }
 
 /// Fills one chunk with the pattern and writes it again and again.
@@ -137,5 +123,3 @@ async fn repeat(
 const UNMAP: u8 = 0x08;
 /// No Data-Out: the block is all zeroes. In WRITE SAME (10) this bit is reserved.
 const NDOB: u8 = 0x01;
-/// GROUP NUMBER counts for statistics only.
-const GROUP: u8 = 0x1f;

@@ -110,12 +110,12 @@ async fn a_task_that_was_handed_over_can_be_aborted_before_it_is_polled() {
     let (write, connection, abort) = pending_write(&device, &one);
     assert_eq!(
         device.manage(&two, Function::AbortTaskSet, Lun::ZERO),
-        TmfResponse::Complete
+        TmfResponse::Complete.into()
     );
     assert!(!abort.is_fired(), "the tasks of another nexus");
     assert_eq!(
         device.manage(&one, Function::AbortTaskSet, Lun::ZERO),
-        TmfResponse::Complete
+        TmfResponse::Complete.into()
     );
     let ((), ended) = tokio::join!(write, connection.serve());
     assert_eq!(ended.0, Outcome::Aborted);
@@ -153,12 +153,62 @@ async fn functions_that_cannot_be_done_say_so() {
     let absent = Lun::from_number(9).unwrap();
     assert_eq!(
         device.manage(&one, Function::LogicalUnitReset, absent),
-        TmfResponse::LunDoesNotExist
+        TmfResponse::LunDoesNotExist.into()
     );
     assert_eq!(
         device.manage(&one, Function::ClearAca, Lun::ZERO),
-        TmfResponse::NotSupported
+        TmfResponse::NotSupported.into()
     );
+}
+
+#[tokio::test]
+async fn a_query_of_the_task_set_tells_of_ones_own_tasks_alone() {
+    let (device, one, two) = settled().await;
+    let (_write, _connection, _abort) = pending_write(&device, &one);
+    let query = |nexus| device.manage(nexus, Function::QueryTaskSet, Lun::ZERO);
+    assert_eq!(query(&one), TmfResponse::Succeeded.into());
+    assert_eq!(query(&two), TmfResponse::Complete.into());
+}
+
+#[tokio::test]
+async fn a_query_for_events_shows_the_next_attention_and_takes_none_away() {
+    let (device, one, two) = settled().await;
+    let query = |nexus| device.manage(nexus, Function::QueryAsyncEvent, Lun::ZERO);
+    assert_eq!(query(&two), TmfResponse::Complete.into());
+    device.raise(0, UnitAttention::CapacityChanged, Some(&one));
+    let found = |additional| TmfOutcome {
+        response: TmfResponse::Succeeded,
+        additional,
+    };
+    assert_eq!(query(&two), found(0x16_2a_09), "one, unit attention, 2A/09");
+    device.raise(0, UnitAttention::ModeParametersChanged, None);
+    assert_eq!(query(&two), found(0x26_2a_09), "more than one");
+    assert_eq!(query(&one), found(0x16_2a_01));
+    assert_eq!(told(&device, &two, 0).await, Some((0x2a, 0x09)));
+}
+
+#[tokio::test]
+async fn a_nexus_reset_ends_ones_own_tasks_on_every_unit_and_is_told_on_each() {
+    let (device, one, two) = settled().await;
+    let (_write, _connection, abort) = pending_write(&device, &one);
+    let (_other, _other_connection, other_abort) = pending_write(&device, &two);
+    device.manage(&one, Function::ITNexusReset, Lun::ZERO);
+    assert!(abort.is_fired() && !other_abort.is_fired());
+    for lun in [0, 1] {
+        assert_eq!(told(&device, &one, lun).await, Some((0x29, 0x07)));
+        assert_eq!(told(&device, &two, lun).await, None);
+    }
+}
+
+#[tokio::test]
+async fn functions_are_reported_as_far_as_the_nexus_may_use_them() {
+    let (device, one, two) = settled().await;
+    device.offer_queries(&two);
+    let report = [0xa3, 0x0d, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0];
+    for (nexus, expected) in [(&one, [0xda, 0, 0, 0]), (&two, [0xde, 0x07, 0, 0])] {
+        let (_, data) = Command::new(0, &report).expecting(4).run(&device, nexus).await;
+        assert_eq!(data, expected);
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::vpd::{self, Subject};
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{AttentionRule, CommandSpec, ErasureRule, Needs, Offer, Operation};
 use crate::scsi::{Failure, UnitConfig};
 use crate::transfer::Transfer;
 
@@ -16,6 +16,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     needs: Needs {
         unit: false,
         attention: AttentionRule::Keep,
+        erasure: ErasureRule::Run,
         ..Needs::UNIT
     },
     timeout_s: 10,
@@ -40,6 +41,7 @@ pub(crate) async fn run(
             &Subject {
                 config: unit.config(),
                 geometry: &unit.store().geometry(),
+                abilities: unit.store().abilities(),
                 port: &context.nexus().target,
                 relative_port: context.relative_port(),
             },

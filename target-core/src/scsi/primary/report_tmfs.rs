@@ -18,7 +18,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
 };
 
 pub(crate) async fn run(
-    _context: &CommandContext<'_>,
+    context: &CommandContext<'_>,
     cdb: Cdb<'_>,
     data: &mut Transfer,
 ) -> Result<(), Failure> {
@@ -27,18 +27,30 @@ pub(crate) async fn run(
         return Err(Cdb::invalid_field(6));
     }
     let extended = cdb.u8_at(2) & REPD != 0;
-    data.put_parameters(reply(extended), allocation).await
+    let reply = reply(context.offers_queries(), extended);
+    data.put_parameters(&reply, allocation).await
 }
 
 /// The extended form adds time-outs, which are left unspecified.
-fn reply(extended: bool) -> &'static [u8] {
-    const SHORT: [u8; 4] = [FUNCTIONS, 0, 0, 0];
-    const LONG: [u8; 16] = [FUNCTIONS, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    if extended { &LONG } else { &SHORT }
+fn reply(queries: bool, extended: bool) -> Vec<u8> {
+    let mut reply = if queries {
+        vec![FUNCTIONS | QUERY_TASK, FURTHER_QUERIES, 0, 0]
+    } else {
+        vec![FUNCTIONS, 0, 0, 0]
+    };
+    if extended {
+        reply[3] = 12;
+        reply.resize(16, 0);
+    }
+    reply
 }
 
 /// ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET and TARGET RESET.
 const FUNCTIONS: u8 = 0x80 | 0x40 | 0x10 | 0x08 | 0x02;
+/// QTS.
+const QUERY_TASK: u8 = 0x04;
+/// QAES, QTSS and ITNRS.
+const FURTHER_QUERIES: u8 = 0x04 | 0x02 | 0x01;
 /// Return extended parameter data.
 const REPD: u8 = 0x80;
 const MINIMUM_ALLOCATION: usize = 4;

@@ -1,8 +1,9 @@
-//! REQUEST SENSE (SPC-4 §6.39): tells a pending unit attention as parameter data, else that there is nothing.
+//! REQUEST SENSE (SPC-4 §6.39): tells a pending unit attention as parameter data, else how far formatting or sanitizing
+//! is, else that there is nothing.
 
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{AttentionRule, CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{AttentionRule, CommandSpec, ErasureRule, Needs, Offer, Operation};
 use crate::scsi::{Failure, Sense};
 use crate::transfer::Transfer;
 
@@ -15,6 +16,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     needs: Needs {
         unit: false,
         attention: AttentionRule::Deliver,
+        erasure: ErasureRule::Run,
         ..Needs::UNIT
     },
     timeout_s: 10,
@@ -29,7 +31,10 @@ pub(crate) async fn run(
     let sense = match context.addressed_unit() {
         // Without a unit the answer is GOOD all the same, and the sense says what is wrong (SPC-4 §6.39.1).
         None => Sense::LOGICAL_UNIT_NOT_SUPPORTED,
-        Some(_) => context.take_attention().unwrap_or(Sense::NO_SENSE),
+        Some(unit) => context
+            .take_attention()
+            .or_else(|| unit.erasure().sense())
+            .unwrap_or(Sense::NO_SENSE),
     };
     let reply = sense.encode(cdb.u8_at(1) & DESC != 0);
     data.put_parameters(&reply, usize::from(cdb.u8_at(4))).await

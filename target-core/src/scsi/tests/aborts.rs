@@ -155,7 +155,7 @@ async fn a_reset_is_answered_while_the_store_holds_a_write() {
     let stale = start(&device, write(0, 1));
     store.until_held(1).await;
     let answer = device.manage(&nexus(1), Function::LogicalUnitReset, Lun::ZERO);
-    assert_eq!(answer, TmfResponse::Complete);
+    assert_eq!(answer, TmfResponse::Complete.into());
     assert_eq!(store.held().len(), 1, "nobody waited for the store");
     assert_eq!(
         status(&Command::new(0, &[0; 6]).run(&device, &nexus(1)).await.0),

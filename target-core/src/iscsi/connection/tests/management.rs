@@ -10,7 +10,7 @@ use super::*;
 fn managed(response: TmfResponse) -> Event {
     Event::Managed {
         itt: Itt(0x900),
-        response,
+        outcome: response.into(),
     }
 }
 

@@ -60,7 +60,7 @@ fn all_keys_at_once_get_their_results() {
             "TargetPortalGroupTag=1",
             "TaskReporting=RFC3720",
             "X-com.example.colour=NotUnderstood",
-            "iSCSIProtocolLevel=1",
+            "iSCSIProtocolLevel=2",
         ]
     );
     assert_eq!(
@@ -82,7 +82,7 @@ fn all_keys_at_once_get_their_results() {
             time_to_retain: 0,
             data_pdu_in_order: true,
             data_sequence_in_order: true,
-            protocol_level: 1,
+            protocol_level: 2,
             transport: Vec::new(),
         }
     );

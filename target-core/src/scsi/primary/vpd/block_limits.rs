@@ -1,6 +1,6 @@
 //! Block Limits (B0h, SBC-4 §6.6.4). The limits told here are the ones that the commands enforce.
 
-use backstores::Geometry;
+use backstores::{Abilities, CHUNK, Geometry};
 
 use super::Subject;
 use super::provisioning::is_thin;
@@ -16,6 +16,33 @@ pub(crate) const fn maximum_write_same_blocks(geometry: &Geometry) -> u32 {
     MAXIMUM_WRITE_SAME_BYTES / geometry.block_size
 }
 
+/// Most blocks that one COMPARE AND WRITE may name: those that fit its field, and whose Data-Out, twice as many, fits one
+/// buffer.
+pub(crate) fn maximum_compare_and_write_blocks(geometry: &Geometry) -> u8 {
+    u8::try_from(CHUNK / 2 / geometry.block_size as usize).unwrap_or(u8::MAX)
+}
+
+/// What one WRITE ATOMIC may write, in blocks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct AtomicLimits {
+    /// Most blocks; 0 where it is not offered.
+    pub(crate) most: u32,
+    /// What its first block and its length must be multiples of: a physical block is not rewritten in part.
+    pub(crate) granularity: u32,
+}
+
+impl AtomicLimits {
+    /// The limits of a store.
+    pub(crate) const fn new(geometry: &Geometry, abilities: Abilities) -> Self {
+        let granularity = geometry.physical_block_size / geometry.block_size;
+        let blocks = abilities.atomic_len / geometry.block_size;
+        Self {
+            most: blocks - blocks % granularity,
+            granularity,
+        }
+    }
+}
+
 pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
     let geometry = subject.geometry;
     let in_blocks = |bytes: u32| bytes / geometry.block_size;
@@ -24,8 +51,9 @@ pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
 
     let mut body = vec![0; BODY_LEN];
     let mut put = |byte: usize, field: &[u8]| body[byte - 4..][..field.len()].copy_from_slice(field);
-    // WSNZ stays 0: a WRITE SAME of no blocks goes to the end. COMPARE AND WRITE is not offered. MAXIMUM TRANSFER
-    // LENGTH 0 means no limit: transfers move chunk by chunk, so that their length costs no memory.
+    // WSNZ stays 0: a WRITE SAME of no blocks goes to the end. MAXIMUM TRANSFER LENGTH 0 means no limit: transfers move
+    // chunk by chunk, so that their length costs no memory. MAXIMUM PREFETCH LENGTH has none either.
+    put(5, &[maximum_compare_and_write_blocks(geometry)]);
     let granularity_blocks = u16::try_from(in_blocks(granularity)).unwrap_or(0);
     put(6, &granularity_blocks.to_be_bytes());
     put(12, &in_blocks(optimal).to_be_bytes());
@@ -37,6 +65,15 @@ pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
         put(32, &UGAVALID_ALIGNMENT_0.to_be_bytes());
     }
     put(36, &u64::from(maximum_write_same_blocks(geometry)).to_be_bytes());
+    let atomic = AtomicLimits::new(geometry, subject.abilities);
+    if atomic.most > 0 {
+        // The atomic limit must not be above the other one, even for those who take "none" for the number 0.
+        put(8, &u32::MAX.to_be_bytes());
+        put(44, &atomic.most.to_be_bytes());
+        put(48, &atomic.granularity.to_be_bytes());
+        put(52, &atomic.granularity.to_be_bytes());
+        // MAXIMUM ATOMIC BOUNDARY SIZE stays 0: a write is not cut at boundaries.
+    }
     body
 }
 
@@ -54,9 +91,9 @@ const UGAVALID_ALIGNMENT_0: u32 = 0x8000_0000;
 
 #[cfg(test)]
 mod tests {
-    use backstores::Geometry;
+    use backstores::{Abilities, Geometry};
 
-    use crate::scsi::primary::vpd::tests::{config, geometry, with_page};
+    use crate::scsi::primary::vpd::tests::{config, geometry, page_of_able, with_page};
 
     fn field(page: &[u8], byte: usize) -> u32 {
         u32::from_be_bytes(page[byte..byte + 4].try_into().unwrap())
@@ -66,7 +103,7 @@ mod tests {
     fn limits_of_a_thin_unit() {
         let page = with_page(0xb0, &geometry(), &config()).unwrap();
         assert_eq!(page.len(), 64);
-        assert_eq!(page[..8], [0, 0xb0, 0, 0x3c, 0, 0, 0, 8]);
+        assert_eq!(page[..8], [0, 0xb0, 0, 0x3c, 0, 255, 0, 8]);
         let fields = [8, 12, 16, 20, 24, 28, 32, 36, 40].map(|byte| field(&page, byte));
         assert_eq!(fields, [0, 2048, 0, 0x10_0000, 256, 8, 0x8000_0000, 0, 0x10_0000]);
         assert_eq!(page[44..], [0; 20]);
@@ -102,5 +139,32 @@ mod tests {
         assert_eq!(field(&page, 12), 384);
         assert_eq!(field(&page, 28), 1);
         assert_eq!(field(&page, 40), 0x2_0000);
+    }
+
+    #[test]
+    fn atomic_writes_have_limits_only_where_the_store_has_them() {
+        let able = |atomic_len| Abilities {
+            atomic_len,
+            ..Abilities::default()
+        };
+        let page = page_of_able(0xb0, &geometry(), able(0x4_0000), &config()).unwrap();
+        assert_eq!(
+            [8, 44, 48, 52, 56, 60].map(|byte| field(&page, byte)),
+            [0xffff_ffff, 512, 8, 8, 0, 0]
+        );
+        for too_little in [0, 512, 4095] {
+            let page = page_of_able(0xb0, &geometry(), able(too_little), &config()).unwrap();
+            assert_eq!(page[8..12], [0; 4]);
+            assert_eq!(page[44..], [0; 20], "{too_little}");
+        }
+    }
+
+    #[test]
+    fn twice_the_blocks_of_a_compare_and_write_fit_a_buffer() {
+        let large = Geometry {
+            block_size: 4096,
+            ..geometry()
+        };
+        assert_eq!(with_page(0xb0, &large, &config()).unwrap()[5], 32);
     }
 }

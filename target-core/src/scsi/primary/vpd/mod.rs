@@ -6,9 +6,12 @@ mod characteristics;
 mod identification;
 mod provisioning;
 
-use backstores::Geometry;
+use backstores::{Abilities, Geometry};
 
-pub(crate) use block_limits::{MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, maximum_write_same_blocks};
+pub(crate) use block_limits::{
+    AtomicLimits, MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, maximum_compare_and_write_blocks,
+    maximum_write_same_blocks,
+};
 pub(crate) use provisioning::is_thin;
 
 use crate::nexus::TargetPort;
@@ -21,6 +24,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) config: &'a UnitConfig,
     /// Shape of its medium.
     pub(crate) geometry: &'a Geometry,
+    /// What its store can do beside.
+    pub(crate) abilities: Abilities,
     /// The target port by which it was asked.
     pub(crate) port: &'a TargetPort,
     /// Number of that port in the device, 1 or more.
@@ -63,7 +68,7 @@ const PAGES: &[(u8, Body)] = &[
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use backstores::Geometry;
+    use backstores::{Abilities, Geometry};
     use iscsi_proto::{IscsiName, Tpgt};
 
     use super::{Subject, page};
@@ -97,6 +102,15 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn with_page(code: u8, geometry: &Geometry, config: &UnitConfig) -> Option<Vec<u8>> {
+        page_of_able(code, geometry, Abilities::default(), config)
+    }
+
+    pub(crate) fn page_of_able(
+        code: u8,
+        geometry: &Geometry,
+        abilities: Abilities,
+        config: &UnitConfig,
+    ) -> Option<Vec<u8>> {
         let port = TargetPort {
             name: "iqn.2024-01.org.example:a".parse::<IscsiName>().unwrap(),
             tpgt: Tpgt(1),
@@ -106,6 +120,7 @@ pub(crate) mod tests {
             &Subject {
                 config,
                 geometry,
+                abilities,
                 port: &port,
                 relative_port: 1,
             },

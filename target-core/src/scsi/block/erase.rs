@@ -1,0 +1,192 @@
+//! What FORMAT UNIT and SANITIZE do to the whole medium, piece by piece, in a task of its own: it goes on when the command
+//! has been answered or aborted, and when the connection is gone. Between two pieces everybody else on the same core has
+//! a turn.
+
+use std::sync::Arc;
+
+use backstores::{CHUNK, Durability, IoBuf, StoreError};
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
+
+use super::chunks::{chunks, strides};
+use crate::scsi::cdb::{Cdb, LbaRange};
+use crate::scsi::engine::CommandContext;
+use crate::scsi::erasure::ErasureKind;
+use crate::scsi::primary::vpd::is_thin;
+use crate::scsi::table::ErasureRule;
+use crate::scsi::{Failure, LogicalUnit};
+use crate::transfer::Transfer;
+
+/// What is done.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Every block is given back, or reads as zeroes where nothing can be.
+    Clear,
+    /// The key of the store is replaced.
+    EraseKey,
+    /// Whatever may hold data is overwritten with zeroes, then given back.
+    EraseBlocks,
+    /// Every block is written with a pattern.
+    Overwrite {
+        /// One block.
+        pattern: Vec<u8>,
+        /// How often.
+        passes: u8,
+        /// Every other time all bits are inverted.
+        invert: bool,
+    },
+}
+
+/// Begins the work. With `immediate` that is all; else waits for its end, and an abort ends only the waiting. The command
+/// has the medium for itself, so that no other one is on the way to a block; those that come now are refused.
+pub(super) async fn start(
+    context: &CommandContext<'_>,
+    kind: ErasureKind,
+    work: Work,
+    immediate: bool,
+    data: &Transfer,
+) -> Result<(), Failure> {
+    data.check()?;
+    let unit = context.shared_unit();
+    // There is always one where commands run. Nobody awaits the task: how it ended, the unit tells.
+    let Ok(runtime) = Handle::try_current() else {
+        return Err(Failure::Busy);
+    };
+    if !unit.erasure().begin(kind) {
+        return unit.erasure().check(ErasureRule::Restart);
+    }
+    context.release();
+    runtime.spawn(carry_out(Job::new(Arc::clone(unit)), work));
+    if immediate {
+        return Ok(());
+    }
+    tokio::select! {
+        biased;
+        () = data.abort_signal().fired() => Err(Failure::Aborted),
+        result = unit.erasure().ended() => result,
+    }
+}
+
+/// The blocks of commands that need the whole medium for themselves.
+pub(super) fn whole_medium(_cdb: Cdb<'_>, capacity: u64) -> LbaRange {
+    LbaRange {
+        lba: 0,
+        blocks: capacity,
+    }
+}
+
+async fn carry_out(mut job: Job, work: Work) {
+    tracing::info!(
+        serial = job.unit.config().serial,
+        "the whole medium is being erased"
+    );
+    let result = match work {
+        Work::Clear => job.clear(1).await,
+        Work::EraseBlocks => job.erase_blocks().await,
+        Work::EraseKey => job.unit.store().erase_key().await,
+        Work::Overwrite {
+            pattern,
+            passes,
+            invert,
+        } => job.overwrite(pattern, passes, invert).await,
+    };
+    if let Err(error) = &result {
+        tracing::warn!(serial = job.unit.config().serial, %error, "erasing the medium failed");
+    }
+    job.succeeded = result.is_ok();
+}
+
+/// The work under way. However it ends, the unit hears of it.
+struct Job {
+    unit: Arc<LogicalUnit>,
+    size: u64,
+    succeeded: bool,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.unit.erasure().end(self.succeeded);
+    }
+}
+
+impl Job {
+    fn new(unit: Arc<LogicalUnit>) -> Self {
+        let size = unit.store().geometry().size;
+        Self {
+            unit,
+            size,
+            succeeded: false,
+        }
+    }
+
+    async fn overwrite(&self, mut pattern: Vec<u8>, passes: u8, invert: bool) -> Result<(), StoreError> {
+        let total = self.size.saturating_mul(u64::from(passes));
+        for pass in 0..u64::from(passes) {
+            let done = pass * self.size;
+            let progress = |bytes| self.unit.erasure().advance(done + bytes, total);
+            self.fill(&pattern, 0, self.size, progress).await?;
+            self.unit.store().flush().await?;
+            if invert {
+                pattern.iter_mut().for_each(|byte| *byte = !*byte);
+            }
+        }
+        Ok(())
+    }
+
+    /// Really overwrites, since what a store gives back it may leave as it was. That reaches what the store's medium lets be
+    /// reached: flash and file systems that copy on write keep older versions where nobody gets at them.
+    async fn erase_blocks(&self) -> Result<(), StoreError> {
+        let store = self.unit.store();
+        let zeroes = vec![0; store.geometry().block_size as usize];
+        let mut at = 0;
+        while at < self.size {
+            let extent = store.extent(at..self.size).await?;
+            if extent.mapped {
+                let progress = |bytes| self.unit.erasure().advance(at + bytes, 2 * self.size);
+                self.fill(&zeroes, at, extent.end - at, progress).await?;
+            }
+            at = extent.end;
+            yield_now().await;
+        }
+        store.flush().await?;
+        self.clear(2).await
+    }
+
+    /// `parts` is how many equal parts the whole work has, of which this is the last.
+    async fn clear(&self, parts: u64) -> Result<(), StoreError> {
+        let store = self.unit.store();
+        let thin = is_thin(self.unit.config(), &store.geometry());
+        for stride in strides(0, self.size) {
+            let done = (parts - 1) * self.size + stride.end;
+            if thin {
+                store.unmap(stride).await?;
+            } else {
+                store.write_zeroes(stride, Durability::Cached).await?;
+            }
+            self.unit.erasure().advance(done, parts * self.size);
+            yield_now().await;
+        }
+        store.flush().await
+    }
+
+    /// Writes a pattern of one block over `len` bytes at `at`; says after each piece how many are done.
+    async fn fill(
+        &self,
+        pattern: &[u8],
+        at: u64,
+        len: u64,
+        progress: impl Fn(u64),
+    ) -> Result<(), StoreError> {
+        let mut buf = IoBuf::from_heap(CHUNK);
+        for slot in buf.chunks_exact_mut(pattern.len()) {
+            slot.copy_from_slice(pattern);
+        }
+        for chunk in chunks(at, len) {
+            buf.set_len(chunk.len);
+            buf = self.unit.store().write(chunk.at, buf, Durability::Cached).await?;
+            progress(chunk.at - at + chunk.len as u64);
+            yield_now().await;
+        }
+        Ok(())
+    }
+}

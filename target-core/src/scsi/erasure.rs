@@ -1,0 +1,254 @@
+//! Formatting and sanitizing as a unit knows of them: what goes on, how far it is, how it ended, and which commands may
+//! run meanwhile (SBC-4, FORMAT UNIT and sanitize operations). Either goes on when its command has been answered,
+//! aborted or reset. What is done to the medium is in `block/erase.rs`.
+//!
+//! Nothing of this outlives the process. A sanitize operation that a restart interrupts is not taken up again, and the
+//! medium is then erased in part.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::watch;
+
+use super::table::ErasureRule;
+use super::{Failure, Sense};
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ErasureKind {
+    /// FORMAT UNIT.
+    Format,
+    /// SANITIZE.
+    Sanitize {
+        /// AUSE: after a failure the medium may be used again without a sanitize operation that succeeds.
+        unrestricted: bool,
+    },
+}
+
+/// The erasure of one unit: at most one at a time.
+#[derive(Debug)]
+pub(crate) struct Erasure {
+    /// The usual answer, for the commands, which all ask.
+    at_rest: AtomicBool,
+    state: watch::Sender<State>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    AtRest,
+    /// With the progress in 65536ths.
+    Running(ErasureKind, u16),
+    Failed(ErasureKind),
+}
+
+impl Erasure {
+    /// 02/04/1B or 02/04/04 with the progress while one goes on, 03/31/03 or 03/31/01 after it failed, as far as `rule`
+    /// does not let the command run.
+    pub(crate) fn check(&self, rule: ErasureRule) -> Result<(), Failure> {
+        if self.at_rest.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let state = *self.state.borrow();
+        match (rule, state) {
+            (ErasureRule::Run, _) | (_, State::AtRest) | (ErasureRule::Restart, State::Failed(_)) => Ok(()),
+            (ErasureRule::Refuse, State::Failed(_)) | (_, State::Running(..)) => {
+                state.sense().map_or(Ok(()), |sense| Err(sense.into()))
+            }
+        }
+    }
+
+    /// What REQUEST SENSE has to tell of it.
+    pub(crate) fn sense(&self) -> Option<Sense> {
+        self.state.borrow().sense()
+    }
+
+    /// The last sanitize operation failed, and no other has succeeded since.
+    pub(crate) fn has_sanitize_failed(&self) -> bool {
+        matches!(*self.state.borrow(), State::Failed(ErasureKind::Sanitize { .. }))
+    }
+
+    /// Begins one. `false` while another goes on.
+    pub(crate) fn begin(&self, kind: ErasureKind) -> bool {
+        self.change(|state| {
+            if matches!(state, State::Running(..)) {
+                return false;
+            }
+            *state = State::Running(kind, 0);
+            true
+        })
+    }
+
+    /// It has done `done` of `total` bytes.
+    pub(crate) fn advance(&self, done: u64, total: u64) {
+        let share = u128::from(done) * 0x1_0000 / u128::from(total.max(1));
+        self.change(|state| {
+            if let State::Running(_, progress) = state {
+                *progress = u16::try_from(share).unwrap_or(u16::MAX);
+            }
+            false
+        });
+    }
+
+    /// It has ended. Nothing happens when none goes on.
+    pub(crate) fn end(&self, succeeded: bool) {
+        self.change(|state| {
+            let State::Running(kind, _) = *state else {
+                return false;
+            };
+            *state = if succeeded {
+                State::AtRest
+            } else {
+                State::Failed(kind)
+            };
+            true
+        });
+    }
+
+    /// Waits until none goes on; the sense of a failure if the last one failed.
+    pub(crate) async fn ended(&self) -> Result<(), Failure> {
+        let mut state = self.state.subscribe();
+        let ended = state.wait_for(|state| !matches!(state, State::Running(..))).await;
+        let sense = ended.ok().and_then(|state| state.sense());
+        sense.map_or(Ok(()), |sense| Err(sense.into()))
+    }
+
+    /// SANITIZE with EXIT FAILURE MODE: the medium may be used again, unless the operation that failed forbade it.
+    pub(crate) fn exit_failure_mode(&self) -> Result<(), Failure> {
+        let left = self.change(|state| match *state {
+            State::Failed(ErasureKind::Sanitize { unrestricted }) => {
+                if unrestricted {
+                    *state = State::AtRest;
+                }
+                unrestricted
+            }
+            State::AtRest | State::Running(..) | State::Failed(ErasureKind::Format) => true,
+        });
+        if left {
+            Ok(())
+        } else {
+            Err(Sense::INVALID_FIELD_IN_CDB.in_cdb(1, Some(4)).into())
+        }
+    }
+
+    /// Changes the state; `change` says whether somebody may wait for this.
+    fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
+        self.state.send_if_modified(|state| {
+            let told = change(state);
+            self.at_rest.store(*state == State::AtRest, Ordering::Release);
+            told
+        })
+    }
+}
+
+impl Default for Erasure {
+    fn default() -> Self {
+        Self {
+            at_rest: AtomicBool::new(true),
+            state: watch::Sender::new(State::AtRest),
+        }
+    }
+}
+
+impl State {
+    fn sense(self) -> Option<Sense> {
+        let with = |progress| {
+            move |sense| Sense {
+                progress: Some(progress),
+                ..sense
+            }
+        };
+        match self {
+            Self::AtRest => None,
+            Self::Running(ErasureKind::Format, progress) => {
+                Some(Sense::FORMAT_IN_PROGRESS).map(with(progress))
+            }
+            Self::Running(ErasureKind::Sanitize { .. }, progress) => {
+                Some(Sense::SANITIZE_IN_PROGRESS).map(with(progress))
+            }
+            Self::Failed(ErasureKind::Format) => Some(Sense::FORMAT_COMMAND_FAILED),
+            Self::Failed(ErasureKind::Sanitize { .. }) => Some(Sense::SANITIZE_COMMAND_FAILED),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SANITIZE: ErasureKind = ErasureKind::Sanitize { unrestricted: false };
+    const WITH_AUSE: ErasureKind = ErasureKind::Sanitize { unrestricted: true };
+
+    fn code(result: Result<(), Failure>) -> Option<(u8, u8)> {
+        match result {
+            Ok(()) => None,
+            Err(Failure::Check(sense)) => Some(sense.code),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn answers(erasure: &Erasure) -> [Option<(u8, u8)>; 3] {
+        [ErasureRule::Refuse, ErasureRule::Restart, ErasureRule::Run].map(|rule| code(erasure.check(rule)))
+    }
+
+    #[test]
+    fn while_it_goes_on_only_those_run_that_may() {
+        let erasure = Erasure::default();
+        assert_eq!(answers(&erasure), [None, None, None]);
+        for (kind, told) in [(SANITIZE, (0x04, 0x1b)), (ErasureKind::Format, (0x04, 0x04))] {
+            assert!(erasure.begin(kind));
+            assert!(!erasure.begin(kind), "one at a time");
+            assert_eq!(answers(&erasure), [Some(told), Some(told), None]);
+            erasure.end(true);
+            assert_eq!(answers(&erasure), [None, None, None]);
+        }
+    }
+
+    #[test]
+    fn progress_is_told_in_65536ths() {
+        let erasure = Erasure::default();
+        assert!(erasure.begin(SANITIZE));
+        for (done, progress) in [(0, 0), (1 << 39, 0x8000), (1 << 40, 0xffff)] {
+            erasure.advance(done, 1 << 40);
+            assert_eq!(erasure.sense().unwrap().progress, Some(progress));
+        }
+        erasure.end(true);
+        erasure.advance(1, 2);
+        assert_eq!(erasure.sense(), None);
+    }
+
+    #[test]
+    fn a_failure_stays_until_another_attempt_succeeds() {
+        let erasure = Erasure::default();
+        for (kind, told) in [(SANITIZE, (0x31, 0x03)), (ErasureKind::Format, (0x31, 0x01))] {
+            assert!(erasure.begin(kind));
+            erasure.end(false);
+            assert_eq!(answers(&erasure), [Some(told), None, None]);
+            assert!(erasure.begin(kind));
+            erasure.end(true);
+            assert_eq!(answers(&erasure), [None, None, None]);
+        }
+    }
+
+    #[test]
+    fn failure_mode_is_left_only_where_that_was_allowed_before() {
+        let erasure = Erasure::default();
+        assert_eq!(code(erasure.exit_failure_mode()), None);
+        for (kind, refused) in [(WITH_AUSE, None), (SANITIZE, Some((0x24, 0x00)))] {
+            assert!(erasure.begin(kind));
+            erasure.end(false);
+            assert_eq!(code(erasure.exit_failure_mode()), refused);
+            assert_eq!(erasure.has_sanitize_failed(), refused.is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn who_waits_hears_of_the_end() {
+        let erasure = Erasure::default();
+        assert!(erasure.ended().await.is_ok());
+        for succeeded in [true, false] {
+            assert!(erasure.begin(SANITIZE));
+            let end = async { erasure.end(succeeded) };
+            let (result, ()) = tokio::join!(erasure.ended(), end);
+            assert_eq!(result.is_ok(), succeeded);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! FORMAT UNIT and SANITIZE: what becomes of the medium, of the command, and of all others meanwhile.
+
+use std::ops::Range;
+
+use async_trait::async_trait;
+use backstores::{
+    Abilities, BlockStore, Durability, Fault, FaultStore, Geometry, IoBuf, Matching, StoreError,
+    StoreErrorKind, StoreOp,
+};
+use iscsi_proto::Lun;
+use iscsi_proto::pdu::Function;
+
+use super::*;
+use crate::scsi::testing::faulty;
+use crate::scsi::{Outcome, Sense};
+
+const TEST_UNIT_READY: [u8; 6] = [0; 6];
+const BLOCK_ERASE: [u8; 10] = [0x48, 0x02, 0, 0, 0, 0, 0, 0, 0, 0];
+const EXIT_FAILURE_MODE: [u8; 10] = [0x48, 0x1f, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// SANITIZE with OVERWRITE and its parameter list.
+fn overwrite(flags: u8, head: u8, pattern: &[u8]) -> ([u8; 10], Vec<u8>) {
+    let list = [&[head, 0, 0, u8::try_from(pattern.len()).unwrap()][..], pattern].concat();
+    let len = u8::try_from(list.len()).unwrap();
+    ([0x48, 0x01 | flags, 0, 0, 0, 0, 0, 0, len, 0], list)
+}
+
+async fn good(device: &Arc<TargetDevice>, cdb: &[u8], data: &[u8]) {
+    let (outcome, _) = run(device, 0, cdb, data).await;
+    assert_eq!(status(&outcome), Status::Good, "{cdb:02x?}: {outcome:?}");
+}
+
+async fn refusal(device: &Arc<TargetDevice>, cdb: &[u8]) -> Sense {
+    sense(&run(device, 0, cdb, &[]).await.0)
+}
+
+async fn ended(device: &Arc<TargetDevice>) -> bool {
+    device.unit(0).unwrap().erasure().ended().await.is_ok()
+}
+
+async fn read(device: &Arc<TargetDevice>, lba: u32, blocks: u16) -> Vec<u8> {
+    let (outcome, data) = run(device, 0, &ten(0x28, 0, lba, blocks), &[]).await;
+    assert_eq!(status(&outcome), Status::Good);
+    data
+}
+
+/// A unit whose sanitizing is held in the store.
+async fn sanitizing(flags: u8) -> (Arc<TargetDevice>, Arc<FaultStore>) {
+    let (device, store) = faulty(1024);
+    good(&device, &ten(0x2a, 0, 5, 1), &[5; 512]).await;
+    store.hold(Matching::op(StoreOp::Write));
+    let (cdb, list) = overwrite(0x80 | flags, 0x01, &[0xee]);
+    good(&device, &cdb, &list).await;
+    store.until_held(1).await;
+    (device, store)
+}
+
+#[tokio::test]
+async fn overwriting_writes_the_pattern_over_every_block() {
+    for (head, pattern, expected) in [
+        (0x01, &[1, 2, 3][..], [1, 2, 3, 1]),
+        (0x82, &[0x0f], [0xf0; 4]),
+        (0x9f, &[0x0f], [0x0f; 4]),
+        (0x02, &[0x0f], [0x0f; 4]),
+    ] {
+        let (device, store) = faulty(1100);
+        good(&device, &ten(0x2a, 0, 5, 1), &[5; 512]).await;
+        let (cdb, list) = overwrite(0, head, pattern);
+        good(&device, &cdb, &list).await;
+        assert_eq!(store.unflushed_blocks(), 0);
+        for block in read(&device, 0, 1100).await.chunks(512) {
+            assert_eq!(block[..4], expected, "{head:#04x}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn block_erase_leaves_zeroes_and_no_space_taken() {
+    let device = disk();
+    good(&device, &ten(0x2a, 0, 500, 1), &[5; 512]).await;
+    good(&device, &BLOCK_ERASE, &[]).await;
+    assert_eq!(read(&device, 500, 1).await, [0; 512]);
+    let (_, map) = run(&device, 0, &sixteen(0x9e, 0x12, 0, 64), &[]).await;
+    assert_eq!(map[8..], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 1, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn block_erase_overwrites_what_it_gives_back() {
+    let (device, store) = faulty(256);
+    store.hold(Matching::op(StoreOp::Unmap));
+    good(&device, &ten(0x2a, 0, 5, 1), &[5; 512]).await;
+    good(&device, &[0x48, 0x82, 0, 0, 0, 0, 0, 0, 0, 0], &[]).await;
+    store.until_held(1).await;
+    let buf = store.read(5 * 512, IoBuf::from_heap(512)).await.unwrap();
+    assert_eq!(buf[..], [0; 512]);
+    store.resume();
+    assert!(ended(&device).await);
+}
+
+#[tokio::test]
+async fn while_sanitizing_goes_on_others_hear_of_it_and_of_its_progress() {
+    let (device, store) = sanitizing(0).await;
+    store.release(store.held()[0].id);
+    store.until_held(1).await;
+    for cdb in [
+        &TEST_UNIT_READY[..],
+        &ten(0x28, 0, 0, 1),
+        &ten(0x2a, 0, 0, 1),
+        &[0x1b, 0, 0, 0, 1, 0],
+        &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        &BLOCK_ERASE,
+        &EXIT_FAILURE_MODE,
+        &[0x04, 0, 0, 0, 0, 0],
+    ] {
+        let told = refusal(&device, cdb).await;
+        assert_eq!((told.key as u8, told.code), (0x02, (0x04, 0x1b)), "{cdb:02x?}");
+        assert_eq!(told.progress, Some(0x8000), "half is done");
+    }
+    let (_, told) = run(&device, 0, &[0x03, 0, 0, 0, 18, 0], &[]).await;
+    assert_eq!(
+        (told[2], &told[12..18]),
+        (0x02, &[0x04, 0x1b, 0, 0x80, 0x80, 0x00][..])
+    );
+    for cdb in [
+        &[0x12, 0, 0, 0, 96, 0][..],
+        &[0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
+    ] {
+        good(&device, cdb, &[]).await;
+    }
+    store.resume();
+    assert!(ended(&device).await);
+    good(&device, &TEST_UNIT_READY, &[]).await;
+    assert_eq!(read(&device, 5, 1).await, [0xee; 512]);
+}
+
+#[tokio::test]
+async fn neither_abort_nor_reset_nor_loss_of_the_nexus_ends_it() {
+    let (device, store) = faulty(1024);
+    let asker = nexus(2);
+    device.attach(&asker);
+    Command::new(0, &TEST_UNIT_READY).run(&device, &asker).await;
+    store.hold(Matching::op(StoreOp::Write));
+    let (cdb, list) = overwrite(0, 0x01, &[0xee]);
+    let command = tokio::spawn(Command::new(0, &cdb).sending(&list).begin(&device, &asker));
+    store.until_held(1).await;
+    device.manage(&asker, Function::AbortTaskSet, Lun::ZERO);
+    assert_eq!(
+        command.await.unwrap().0,
+        Outcome::Aborted,
+        "it does not wait for the end"
+    );
+    device.manage(&nexus(1), Function::LogicalUnitReset, Lun::ZERO);
+    device.detach(&asker);
+    assert_eq!(refusal(&device, &TEST_UNIT_READY).await.code, (0x04, 0x1b));
+    store.resume();
+    assert!(ended(&device).await);
+    assert!(read(&device, 0, 1024).await.iter().all(|byte| *byte == 0xee));
+}
+
+#[tokio::test]
+async fn without_immed_the_answer_comes_at_the_end() {
+    let (device, store) = faulty(1024);
+    store.hold(Matching::op(StoreOp::Write));
+    let (cdb, list) = overwrite(0, 0x01, &[0xee]);
+    let command = tokio::spawn(Command::new(0, &cdb).sending(&list).begin(&device, &nexus(1)));
+    store.until_held(1).await;
+    let told = refusal(&device, &ten(0x28, 0, 0, 1)).await;
+    assert_eq!(told.code, (0x04, 0x1b), "refused, not kept waiting");
+    assert!(!command.is_finished());
+    store.resume();
+    assert_eq!(status(&command.await.unwrap().0), Status::Good);
+}
+
+#[tokio::test]
+async fn older_writes_come_before_it_and_no_later_one_gets_between() {
+    let (device, store) = faulty(1024);
+    store.hold(Matching::op(StoreOp::Write));
+    let begin =
+        |cdb: &[u8], data: &[u8]| tokio::spawn(Command::new(0, cdb).sending(data).begin(&device, &nexus(1)));
+    let older = begin(&ten(0x2a, 0, 5, 1), &[5; 512]);
+    store.until_held(1).await;
+    let (cdb, list) = overwrite(0x80, 0x01, &[0xee]);
+    let sanitize = begin(&cdb, &list);
+    let younger = begin(&ten(0x2a, 0, 5, 1), &[6; 512]);
+    for _ in 0..64 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(store.held().len(), 1, "it waits for the older write");
+    store.release(store.held()[0].id);
+    assert_eq!(status(&older.await.unwrap().0), Status::Good);
+    assert_eq!(status(&sanitize.await.unwrap().0), Status::Good);
+    assert_eq!(sense(&younger.await.unwrap().0).code, (0x04, 0x1b));
+    store.resume();
+    assert!(ended(&device).await);
+    assert_eq!(read(&device, 5, 1).await, [0xee; 512]);
+}
+
+#[tokio::test]
+async fn a_failure_closes_the_medium_until_sanitizing_succeeds() {
+    let (device, store) = sanitizing(0).await;
+    store.inject(
+        Matching::op(StoreOp::Write),
+        0,
+        1,
+        Fault::Fail(StoreErrorKind::Medium),
+    );
+    store.resume();
+    assert!(!ended(&device).await);
+    for cdb in [&TEST_UNIT_READY[..], &ten(0x28, 0, 0, 1), &[0x04, 0, 0, 0, 0, 0]] {
+        let told = refusal(&device, cdb).await;
+        assert_eq!((told.key as u8, told.code), (0x03, (0x31, 0x03)), "{cdb:02x?}");
+    }
+    assert_eq!(refusal(&device, &EXIT_FAILURE_MODE).await.code, (0x24, 0x00));
+    good(&device, &BLOCK_ERASE, &[]).await;
+    assert_eq!(read(&device, 5, 1).await, [0; 512]);
+    good(&device, &EXIT_FAILURE_MODE, &[]).await;
+}
+
+#[tokio::test]
+async fn with_ause_the_failure_can_be_left_behind() {
+    let (device, store) = sanitizing(0x20).await;
+    store.inject(
+        Matching::op(StoreOp::Flush),
+        0,
+        1,
+        Fault::Fail(StoreErrorKind::Medium),
+    );
+    store.resume();
+    assert!(!ended(&device).await);
+    assert_eq!(refusal(&device, &TEST_UNIT_READY).await.code, (0x31, 0x03));
+    good(&device, &EXIT_FAILURE_MODE, &[]).await;
+    good(&device, &TEST_UNIT_READY, &[]).await;
+}
+
+#[tokio::test]
+async fn the_parameter_list_has_one_pattern_of_at_most_a_block() {
+    let device = disk();
+    for (action, len) in [(0x01, 0), (0x01, 4), (0x01, 517), (0x02, 1), (0x1f, 8)] {
+        let [high, low] = u16::to_be_bytes(len);
+        let cdb = [0x48, action, 0, 0, 0, 0, 0, high, low, 0];
+        let (outcome, _) = run(&device, 0, &cdb, &vec![1; usize::from(len)]).await;
+        let told = sense(&outcome);
+        let field = told.field.unwrap();
+        assert_eq!(
+            (told.code, field.in_cdb, field.byte),
+            ((0x24, 0x00), true, 7),
+            "{action} {len}"
+        );
+    }
+    let (cdb, list) = overwrite(0, 0x01, &[1, 2, 3]);
+    let (outcome, _) = run(&device, 0, &cdb, &list[..6]).await;
+    assert_eq!(sense(&outcome).code, (0x1a, 0x00), "less came than was announced");
+    for (byte, bit) in [(1, 0x40), (2, 1), (6, 1)] {
+        let mut reserved = cdb;
+        reserved[byte] |= bit;
+        let (outcome, _) = run(&device, 0, &reserved, &list).await;
+        let field = sense(&outcome).field.unwrap();
+        assert_eq!(usize::from(field.byte), byte);
+    }
+    good(&device, &TEST_UNIT_READY, &[]).await;
+}
+
+#[tokio::test]
+async fn formatting_leaves_zeroes() {
+    for (cdb, list) in [
+        ([0x04, 0, 0, 0, 0, 0], &[][..]),
+        ([0x04, 0x10, 0, 0, 0, 0], &[0, 0, 0, 0]),
+        ([0x04, 0x38, 0, 0, 0, 0], &[0, 0x80, 0, 0, 0, 0, 0, 0]),
+        ([0x04, 0x10, 0, 0, 0, 0], &[0, 0x02, 0, 0]),
+    ] {
+        let (device, store) = faulty(1024);
+        good(&device, &ten(0x2a, 0, 5, 1), &[5; 512]).await;
+        good(&device, &cdb, list).await;
+        assert!(ended(&device).await);
+        assert_eq!(store.unflushed_blocks(), 0);
+        assert_eq!(read(&device, 5, 1).await, [0; 512]);
+    }
+}
+
+#[tokio::test]
+async fn a_format_under_way_is_told_and_a_failed_one_can_be_repeated() {
+    let (device, store) = faulty(1024);
+    store.hold(Matching::op(StoreOp::Unmap));
+    good(&device, &[0x04, 0x10, 0, 0, 0, 0], &[0, 0x02, 0, 0]).await;
+    store.until_held(1).await;
+    let told = refusal(&device, &TEST_UNIT_READY).await;
+    assert_eq!(
+        (told.key as u8, told.code, told.progress),
+        (0x02, (0x04, 0x04), Some(0))
+    );
+    store.inject(
+        Matching::op(StoreOp::Unmap),
+        0,
+        1,
+        Fault::Fail(StoreErrorKind::Medium),
+    );
+    store.resume();
+    assert!(!ended(&device).await);
+    assert_eq!(refusal(&device, &ten(0x28, 0, 0, 1)).await.code, (0x31, 0x01));
+    good(&device, &[0x04, 0, 0, 0, 0, 0], &[]).await;
+    good(&device, &ten(0x28, 0, 0, 1), &[]).await;
+}
+
+#[tokio::test]
+async fn a_write_protected_medium_is_neither_formatted_nor_sanitized() {
+    let device = disk();
+    let page = [0, 0, 0, 0, 0x0a, 0x0a, 0x02, 0x10, 0x08, 0, 0, 0, 0, 0, 0, 0];
+    good(&device, &[0x15, 0x10, 0, 0, 16, 0], &page).await;
+    for cdb in [&[0x04, 0, 0, 0, 0, 0][..], &BLOCK_ERASE] {
+        assert_eq!(refusal(&device, cdb).await.code, (0x27, 0x00));
+    }
+}
+
+/// A store whose key can be replaced, after which everything reads as something else.
+#[derive(Debug)]
+struct Keyed(Arc<dyn BlockStore>);
+
+#[async_trait]
+impl BlockStore for Keyed {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    async fn read(&self, at: u64, buf: IoBuf) -> Result<IoBuf, StoreError> {
+        self.0.read(at, buf).await
+    }
+
+    async fn write(&self, at: u64, buf: IoBuf, durability: Durability) -> Result<IoBuf, StoreError> {
+        self.0.write(at, buf, durability).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.0.flush().await
+    }
+
+    async fn unmap(&self, range: Range<u64>) -> Result<(), StoreError> {
+        self.0.unmap(range).await
+    }
+
+    async fn write_zeroes(&self, range: Range<u64>, durability: Durability) -> Result<(), StoreError> {
+        self.0.write_zeroes(range, durability).await
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            key_erase: true,
+            ..Abilities::default()
+        }
+    }
+
+    async fn erase_key(&self) -> Result<(), StoreError> {
+        let mut other = IoBuf::from_heap(512);
+        other.fill(0xd7);
+        self.0.write(5 * 512, other, Durability::Cached).await.map(drop)
+    }
+}
+
+#[tokio::test]
+async fn cryptographic_erase_replaces_the_key_where_there_is_one() {
+    const CRYPTOGRAPHIC_ERASE: [u8; 10] = [0x48, 0x03, 0, 0, 0, 0, 0, 0, 0, 0];
+    const SUPPORTED: [u8; 12] = [0xa3, 0x0c, 2, 0x48, 0, 0x03, 0, 0, 0, 64, 0, 0];
+    let plain = disk();
+    assert_eq!(run(&plain, 0, &SUPPORTED, &[]).await.1[1], 0x01);
+    assert_eq!(refusal(&plain, &CRYPTOGRAPHIC_ERASE).await.code, (0x24, 0x00));
+
+    let keyed = device(&[LogicalUnit::new(config(), Arc::new(Keyed(memory(64))))]);
+    assert_eq!(run(&keyed, 0, &SUPPORTED, &[]).await.1[1], 0x03);
+    good(&keyed, &ten(0x2a, 0, 5, 1), &[5; 512]).await;
+    good(&keyed, &CRYPTOGRAPHIC_ERASE, &[]).await;
+    assert_eq!(read(&keyed, 5, 1).await, [0xd7; 512]);
+}

@@ -1,0 +1,168 @@
+//! What block commands do to a disk, said once more and as simply as can be: bytes in a vector, everything at once.
+//!
+//! It is asked only about commands that ended well, or with MISCOMPARE; whether a command has to be refused, it does not
+//! know. A command that it does not know changes nothing.
+
+use std::ops::Range;
+
+/// Bytes of a block.
+pub(super) const BLOCK: usize = 512;
+/// Blocks of the disk: a few pages of the memory store.
+pub(super) const BLOCKS: u64 = 384;
+
+/// The bytes that have to be there.
+#[derive(Debug)]
+pub(super) struct Model(Vec<u8>);
+
+impl Model {
+    pub(super) fn new() -> Self {
+        Self(vec![0; len(BLOCKS)])
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// A command ended with GOOD.
+    ///
+    /// # Panics
+    /// When it read something else than there is, or should have found a difference.
+    pub(super) fn did(&mut self, cdb: &[u8; 16], out: &[u8], data_in: &[u8]) {
+        let Some(range) = bytes_of(cdb) else {
+            return self.did_without_range(cdb, out);
+        };
+        let whole = &out[..whole_blocks(out.len().min(range.len()))];
+        match cdb[0] {
+            0x08 | 0x28 | 0x88 | 0xa8 => {
+                let there = &self.0[range];
+                assert!(data_in.len() <= there.len());
+                assert!(there.starts_with(data_in), "what was read is not what is there");
+            }
+            0x0a | 0x2a | 0x8a | 0xaa | 0x2e | 0x8e | 0xae | 0x9c => {
+                self.0[range.start..][..whole.len()].copy_from_slice(whole);
+            }
+            0x8b => {
+                let there = &mut self.0[range.start..][..whole.len()];
+                there.iter_mut().zip(whole).for_each(|(old, new)| *old |= new);
+            }
+            0x89 => {
+                let (expected, new) = out.split_at(range.len());
+                assert!(self.0[range.clone()] == *expected, "a difference was overlooked");
+                self.0[range].copy_from_slice(new);
+            }
+            0x41 | 0x93 => {
+                let no_data = cdb[0] == 0x93 && cdb[1] & 1 != 0;
+                for block in self.0[range].chunks_exact_mut(BLOCK) {
+                    block.copy_from_slice(if no_data { &[0; BLOCK] } else { out });
+                }
+            }
+            0x2f | 0x8f | 0xaf => {
+                let difference = self.difference(cdb, out);
+                assert_eq!(difference, None, "a difference was overlooked");
+            }
+            other => unreachable!("{other:#04x} has no range"),
+        }
+    }
+
+    /// A command ended with MISCOMPARE, and told where.
+    ///
+    /// # Panics
+    /// When there is no difference, or the first one is elsewhere.
+    pub(super) fn miscompared(&self, cdb: &[u8; 16], out: &[u8], told: Option<u64>) {
+        let found = self.difference(cdb, out).map(|at| at as u64);
+        assert!(
+            found.is_some() && found == told,
+            "{found:?} differs, {told:?} was told"
+        );
+    }
+
+    fn did_without_range(&mut self, cdb: &[u8; 16], out: &[u8]) {
+        match (cdb[0], cdb[1] & 0x1f) {
+            (0x04, _) | (0x48, 0x02) => self.0.fill(0),
+            (0x48, 0x01) => {
+                let pattern_len = usize::from(u16::from_be_bytes([out[2], out[3]]));
+                let (count, inverted) = (out[0] & 0x1f, out[0] & 0x80 != 0);
+                let flip = if inverted && count % 2 == 0 { 0xff } else { 0 };
+                for block in self.0.chunks_exact_mut(BLOCK) {
+                    let pattern = out[4..4 + pattern_len].iter().cycle();
+                    block
+                        .iter_mut()
+                        .zip(pattern)
+                        .for_each(|(byte, new)| *byte = new ^ flip);
+                }
+            }
+            (0x42, _) => {
+                let list_len = usize::from(u16::from_be_bytes([cdb[7], cdb[8]])).min(out.len());
+                let descriptors = match out.get(2..4) {
+                    Some(field) if list_len >= 8 => {
+                        &out[8..8 + usize::from(u16::from_be_bytes([field[0], field[1]]))]
+                    }
+                    _ => &[],
+                };
+                for descriptor in descriptors.chunks_exact(16) {
+                    let blocks = u64::from(number_32(&descriptor[8..]));
+                    self.0[span(number_64(descriptor), blocks)].fill(0);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Place in Data-Out of the first byte that is not on the disk.
+    fn difference(&self, cdb: &[u8; 16], out: &[u8]) -> Option<usize> {
+        let range = bytes_of(cdb).expect("commands that compare have a range");
+        let there = &self.0[range];
+        let first = |a: &[u8], b: &[u8]| a.iter().zip(b).position(|(a, b)| a != b);
+        match (cdb[0], cdb[1] >> 1 & 3) {
+            (0x89, _) => first(&out[..there.len()], there),
+            (_, 1) => first(&out[..whole_blocks(out.len().min(there.len()))], there),
+            (_, 3) => there
+                .chunks_exact(BLOCK)
+                .find_map(|block| first(&out[..BLOCK], block)),
+            _ => None,
+        }
+    }
+}
+
+/// Where the blocks of a CDB lie, for commands that have some.
+fn bytes_of(cdb: &[u8; 16]) -> Option<Range<usize>> {
+    let (ten, twelve) = (u64::from(number_32(&cdb[2..])), u64::from(number_32(&cdb[6..])));
+    let (lba, blocks) = match cdb[0] {
+        0x08 | 0x0a => {
+            let lba = u64::from(number_32(&[0, cdb[1] & 0x1f, cdb[2], cdb[3]]));
+            (lba, if cdb[4] == 0 { 256 } else { u64::from(cdb[4]) })
+        }
+        0x28 | 0x2a | 0x2e | 0x2f | 0x41 => (ten, u64::from(u16::from_be_bytes([cdb[7], cdb[8]]))),
+        0xa8 | 0xaa | 0xae | 0xaf => (ten, twelve),
+        0x88 | 0x8a | 0x8b | 0x8e | 0x8f | 0x93 => (number_64(&cdb[2..]), u64::from(number_32(&cdb[10..]))),
+        0x89 => (number_64(&cdb[2..]), u64::from(cdb[13])),
+        0x9c => (
+            number_64(&cdb[2..]),
+            u64::from(u16::from_be_bytes([cdb[12], cdb[13]])),
+        ),
+        _ => return None,
+    };
+    let to_end = blocks == 0 && matches!(cdb[0], 0x41 | 0x93);
+    Some(span(lba, if to_end { BLOCKS - lba } else { blocks }))
+}
+
+fn span(lba: u64, blocks: u64) -> Range<usize> {
+    len(lba)..len(lba + blocks)
+}
+
+fn len(blocks: u64) -> usize {
+    assert!(blocks <= BLOCKS, "a command beyond the end ended well");
+    usize::try_from(blocks).expect("few blocks") * BLOCK
+}
+
+fn whole_blocks(bytes: usize) -> usize {
+    bytes / BLOCK * BLOCK
+}
+
+fn number_32(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(*bytes.first_chunk().expect("a field of four bytes"))
+}
+
+fn number_64(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(*bytes.first_chunk().expect("a field of eight bytes"))
+}
