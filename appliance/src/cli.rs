@@ -41,9 +41,26 @@ pub(crate) struct ServeArgs {
     #[arg(long = "portal", value_name = "ADDR:PORT")]
     pub(crate) portals: Vec<SocketAddr>,
 
-    /// Serve /healthz over plain HTTP here
+    /// Serve the management API here; over TLS unless the address is a loopback one
     #[arg(long, value_name = "ADDR:PORT", env = "LUNAPORT_ADMIN")]
     pub(crate) admin: Option<SocketAddr>,
+
+    /// Certificate chain for --admin, PEM [default: one that is made once, signed by itself]
+    #[arg(long, value_name = "FILE", env = "LUNAPORT_TLS_CERT", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Private key of --tls-cert, PEM
+    #[arg(long, value_name = "FILE", env = "LUNAPORT_TLS_KEY", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Serve --admin over plain HTTP beyond loopback too: whoever listens in can then read passwords
+    #[arg(long, env = "LUNAPORT_ADMIN_PLAIN")]
+    pub(crate) admin_plain: bool,
+
+    /// Token that makes the first user, in a file [default: one that is printed] [env: LUNAPORT_SET_UP_TOKEN, the token
+    /// itself]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) set_up_token_file: Option<PathBuf>,
 
     /// Name of the target that holds the exports
     #[arg(long, value_name = "IQN", env = "LUNAPORT_TARGET_NAME", default_value = DEFAULT_TARGET)]

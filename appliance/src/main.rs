@@ -13,6 +13,7 @@ mod export;
 mod health;
 mod interfaces;
 mod logging;
+mod managed;
 mod notify;
 mod plan;
 mod portals;

@@ -1,9 +1,9 @@
-//! From options and saved state to the live picture: every store opened, every identity given, one directory. Fails
+//! From `--export` options to the live picture: every store opened, every identity given, one directory. Fails
 //! whole, before anything is served; a file that was created on the way is removed again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use backstores::{BlockStore, StoreSource};
@@ -13,8 +13,7 @@ use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
 
 use crate::error::StartError;
 use crate::export::{Export, describe};
-use crate::identity::{IdentityMint, InstallationId, UnitIdentity};
-use crate::state::{SavedConfig, SavedUnit};
+use management::identity::{IdentityMint, InstallationId, UnitIdentity};
 
 /// What is about to be served.
 #[derive(Debug)]
@@ -86,44 +85,6 @@ pub(crate) fn from_exports(
     let target = target(name, device, common);
     Ok(Plan {
         directory: directory([target], common),
-        units,
-    })
-}
-
-/// The saved targets.
-pub(crate) fn from_saved(config: &SavedConfig, base: &Path, common: &Common) -> Result<Plan, StartError> {
-    let mut opened = Opened::default();
-    let (mut targets, mut units) = (Vec::new(), Vec::new());
-    for saved in &config.targets {
-        let name = target_name("saved target", &saved.name)?;
-        let device = TargetDevice::new(name.clone(), &[TPGT]);
-        for unit in &saved.units {
-            let source = unit.source(base);
-            let store = opened.open(&source, unit.options())?;
-            let config = unit_config(saved_identity(unit)?, unit.thin, unit.removable);
-            if unit.lun > Lun::MAX_NUMBER
-                || !device.map(unit.lun, LogicalUnit::new(config, Arc::clone(&store)))
-            {
-                let problem = format!("LUN {} of {name} is out of range or there twice", unit.lun);
-                return Err(StartError::state(
-                    base,
-                    problem,
-                    "restore a state.json that is right",
-                ));
-            }
-            let what = describe(&source);
-            units.push(PlannedUnit {
-                target: name.clone(),
-                lun: unit.lun,
-                what,
-                store,
-            });
-        }
-        targets.push(target(name, device, common));
-    }
-    opened.keep();
-    Ok(Plan {
-        directory: directory(targets, common),
         units,
     })
 }
@@ -234,15 +195,6 @@ fn unit_config(identity: UnitIdentity, thin: bool, removable: bool) -> UnitConfi
         thin,
         removable,
     }
-}
-
-fn saved_identity(unit: &SavedUnit) -> Result<UnitIdentity, StartError> {
-    let naa = u64::from_str_radix(&unit.naa, 16)
-        .map_err(|_| StartError::option("saved naa", &unit.naa, "not sixteen hexadecimal digits"))?;
-    Ok(UnitIdentity {
-        naa: naa.to_be_bytes(),
-        serial: unit.serial.clone(),
-    })
 }
 
 /// One portal group until there can be several.

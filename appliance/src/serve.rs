@@ -1,24 +1,28 @@
 //! `lunaport serve` and the quick start: everything is prepared and checked, then served until a signal.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use target_core::control::Parameters;
+use management::control::Control;
+use management::state::State;
+use target_core::control::{Directory, Parameters};
 use target_core::iscsi::Node;
 use tokio::runtime;
 use tracing::{info, warn};
 
 use crate::address::ISCSI_PORT;
+use crate::admin::Admin;
 use crate::cli::ServeArgs;
 use crate::cores::Cores;
 use crate::error::StartError;
 use crate::export::Export;
-use crate::plan::{self, Common, Plan};
+use crate::managed::{self, Opened};
+use crate::plan::{self, Common, Plan, PlannedUnit};
+use crate::portals::Acceptor;
 use crate::shutdown::{self, StopSignals};
-use crate::state::Database;
-use crate::{address_rule, admin, banner, chap, interfaces, logging, notify, portals, quick_start};
+use crate::{address_rule, banner, chap, interfaces, logging, notify, quick_start};
 
 /// What is served when no `--export` is given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,7 +47,7 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         .iter()
         .map(|spec| Export::parse(spec))
         .collect::<Result<Vec<_>, _>>()?;
-    let common = Common {
+    let mut common = Common {
         portals: if args.portals.is_empty() {
             default_portals()
         } else {
@@ -57,28 +61,30 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
             .map(|rule| address_rule::parse(rule))
             .collect::<Result<Vec<_>, _>>()?,
     };
-    // Ports first: they are what fails most often, and nothing needs to be undone.
-    let listeners = listen(&common.portals)?;
-    let admin = args.admin.map(admin::bind).transpose()?;
+    let admin = Admin::prepare(&args)?;
     let directory = state_directory(args.state_dir.clone());
-    // Kept open to the end: the state directory is ours alone.
-    let mut database = None;
-    let plan = if exports.is_empty() {
-        plan_saved(database.insert(open_saved(&directory, saved)?), &common, saved)?
+    let source = if exports.is_empty() {
+        // A port that is taken is told before a state directory is made.
+        let early = (!State::is_there(&directory))
+            .then(|| listen(&common.portals))
+            .transpose()?;
+        let opened = Opened::open(&directory, saved, admin.is_there())?;
+        if args.portals.is_empty() && opened.has_portals() {
+            common.portals.clear();
+        }
+        let listeners = early.map_or_else(|| listen(&common.portals), Ok)?;
+        Source::Saved(opened, listeners)
     } else {
-        plan::from_exports(
-            &args.target_name,
-            &exports,
-            || {
-                database
-                    .insert(Database::open(&directory)?)
-                    .installation_id(entropy)
-            },
-            &common,
-        )?
+        let listeners = listen(&common.portals)?;
+        let mut state = None;
+        let installation = || Ok(state.insert(State::open(&directory, entropy)?.0).installation());
+        let plan = plan::from_exports(&args.target_name, &exports, installation, &common)?;
+        Source::Exports(plan, listeners, state)
     };
 
-    let runtime = runtime::Builder::new_current_thread()
+    // Small: it accepts and administers, and never touches data.
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|source| StartError::System {
@@ -86,66 +92,122 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
             source,
         })?;
     let cores = args.cores.map_or_else(processors, usize::from);
-    info!("{}", banner::access_line(&plan, &common.portals));
-    if !exports.is_empty() {
-        info!("serving what --export names; none of it is saved");
-    }
     info!(cores, "files and devices: {engine}");
-    let node = Node::new(plan.directory.clone(), entropy, interfaces::addresses);
+    let node = Node::new(source.directory(), entropy, interfaces::addresses);
     let data = Cores::start(cores, args.io_engine.into(), POOL_BYTES, &node).map_err(|source| {
         StartError::System {
             what: "data cores cannot be started",
             source,
         }
     })?;
+    let _entered = runtime.enter();
     // Before anybody is told that it runs: from then on a signal must mean a clean stop.
-    let signals = {
-        let _entered = runtime.enter();
-        StopSignals::install()?
+    let signals = StopSignals::install()?;
+    let acceptor = Acceptor::new(Arc::new(data), Arc::clone(&node), connections_max());
+    // Held to the end: the state directory is ours alone.
+    let mut _state = None;
+    let (listeners, served) = match source {
+        Source::Exports(plan, listeners, state) => {
+            _state = state;
+            (listeners, Served::Exports(plan.units))
+        }
+        Source::Saved(opened, listeners) => {
+            let control = opened.start(Arc::clone(&node), &common, Arc::clone(&acceptor))?;
+            if saved == Saved::QuickStart {
+                runtime.block_on(quick_start::configure(&control))?;
+            }
+            (listeners, Served::Saved(control))
+        }
     };
-    if saved == Saved::QuickStart {
-        quick_start::greet(&plan, common.portals[0]);
+    served.announce(&node, saved);
+    for listener in listeners {
+        acceptor.accept(listener);
     }
-    runtime.block_on(serve(&plan, listeners, admin, data, node, signals))
+    runtime.block_on(serve(&served, &acceptor, admin, &node, signals))
+}
+
+/// Where what is served comes from.
+enum Source {
+    /// `--export`, and the state directory where it was asked who this installation is.
+    Exports(Plan, Vec<TcpListener>, Option<State>),
+    /// The state directory.
+    Saved(Opened, Vec<TcpListener>),
+}
+
+/// What is served.
+enum Served {
+    Exports(Vec<PlannedUnit>),
+    Saved(Arc<Control>),
+}
+
+impl Source {
+    fn directory(&self) -> Directory {
+        match self {
+            Self::Exports(plan, ..) => plan.directory.clone(),
+            Self::Saved(..) => Directory::default(),
+        }
+    }
+}
+
+impl Served {
+    /// The first lines.
+    fn announce(&self, node: &Node, saved: Saved) {
+        let directory = node.directory();
+        info!("{}", banner::access_line(&directory));
+        let from_state;
+        let units = match self {
+            Self::Exports(units) => {
+                info!("serving what --export names; none of it is saved");
+                units
+            }
+            Self::Saved(control) => {
+                from_state = managed::units(control);
+                &from_state
+            }
+        };
+        for unit in units.iter().take(UNITS_NAMED) {
+            info!("{}", banner::unit_line(unit));
+        }
+        if units.len() > UNITS_NAMED {
+            info!("and {} more disks", units.len() - UNITS_NAMED);
+        }
+        if let (Saved::QuickStart, Some(portal)) = (saved, directory.portals.first()) {
+            quick_start::greet(units, portal.address);
+        }
+    }
+
+    async fn administer(&self, admin: Admin) -> Result<(), StartError> {
+        match self {
+            Self::Exports(_) => admin.serve_health().await,
+            Self::Saved(control) => admin.serve(control).await,
+        }
+    }
+
+    async fn flush(&self) -> bool {
+        match self {
+            Self::Exports(units) => shutdown::flush(units).await,
+            Self::Saved(control) => shutdown::flush(&managed::units(control)).await,
+        }
+    }
 }
 
 /// Serves, drains, flushes.
 async fn serve(
-    plan: &Plan,
-    listeners: Vec<TcpListener>,
-    admin: Option<TcpListener>,
-    cores: Cores,
-    node: Arc<Node>,
+    served: &Served,
+    acceptor: &Acceptor,
+    admin: Admin,
+    node: &Arc<Node>,
     mut signals: StopSignals,
 ) -> Result<ExitCode, StartError> {
-    for unit in &plan.units {
-        info!("{}", banner::unit_line(unit));
+    notify::ready();
+    tokio::select! {
+        signal = signals.next() => info!("{signal}: stopping"),
+        result = served.administer(admin) => result?,
     }
-    let cores = Arc::new(cores);
-    let connections_max = connections_max();
-    {
-        let accepting =
-            portals::accept_all(listeners, Arc::clone(&cores), Arc::clone(&node), connections_max);
-        let administering = async {
-            match admin {
-                Some(listener) => admin::serve(listener).await,
-                None => std::future::pending().await,
-            }
-        };
-        notify::ready();
-        tokio::select! {
-            signal = signals.next() => info!("{signal}: stopping"),
-            result = accepting => {
-                result.map_err(|source| StartError::System { what: "portals cannot be served", source })?;
-            }
-            result = administering => {
-                result.map_err(|source| StartError::System { what: "--admin cannot be served", source })?;
-            }
-        }
-    }
+    acceptor.stop();
     let stop = async {
-        shutdown::drain(&node).await;
-        shutdown::flush(&plan.units).await
+        shutdown::drain(node).await;
+        served.flush().await
     };
     tokio::select! {
         flushed = stop => {
@@ -157,34 +219,6 @@ async fn serve(
             Ok(ExitCode::FAILURE)
         }
     }
-}
-
-/// A start that has nothing to serve makes no state directory.
-fn open_saved(directory: &Path, saved: Saved) -> Result<Database, StartError> {
-    if saved == Saved::Required && !Database::is_there(directory) {
-        return Err(nothing_saved(directory));
-    }
-    Database::open(directory)
-}
-
-fn nothing_saved(directory: &Path) -> StartError {
-    let fix = "give --export SPEC, or run lunaport without a command for the quick start";
-    StartError::state(directory, "nothing is saved there", fix)
-}
-
-fn plan_saved(database: &Database, common: &Common, saved: Saved) -> Result<Plan, StartError> {
-    let config = match (database.config()?, saved) {
-        (Some(config), _) => config,
-        (None, Saved::QuickStart) => {
-            let config = quick_start::first_config(database.installation_id(entropy)?);
-            // Opened once before it is saved: a disk that cannot be made leaves no configuration that wants it.
-            let plan = plan::from_saved(&config, database.directory(), common)?;
-            database.save_config(&config)?;
-            return Ok(plan);
-        }
-        (None, Saved::Required) => return Err(nothing_saved(database.directory())),
-    };
-    plan::from_saved(&config, database.directory(), common)
 }
 
 fn listen(portals: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
@@ -218,7 +252,7 @@ fn default_portals() -> Vec<SocketAddr> {
     portals
 }
 
-fn state_directory(given: Option<PathBuf>) -> PathBuf {
+pub(crate) fn state_directory(given: Option<PathBuf>) -> PathBuf {
     given
         .or_else(|| {
             std::env::var_os("STATE_DIRECTORY")
@@ -242,10 +276,12 @@ fn connections_max() -> usize {
 }
 
 /// Random bytes from the operating system.
-fn entropy(bytes: &mut [u8]) {
+pub(crate) fn entropy(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system has randomness once it is up");
 }
 
+/// Disks that the first lines name.
+const UNITS_NAMED: usize = 32;
 /// Buffers a data core may have in use; memory is touched only when it is used.
 const POOL_BYTES: usize = 256 << 20;
 const DESCRIPTORS_KEPT: usize = 128;

@@ -59,7 +59,7 @@ impl Document {
             model.all::<T>().cloned().collect()
         }
         Self {
-            settings: Some(model.settings()),
+            settings: model.get::<Settings>(Settings::KEY).cloned(),
             portals: all(model),
             advertised: all(model),
             stores: all(model),

@@ -24,6 +24,7 @@ fn start(directory: &Path) -> Arc<Control> {
     let defaults = Defaults {
         base: directory.to_owned(),
         portals: Vec::new(),
+        advertised: Vec::new(),
         chap: ChapPolicy::Open,
         parameters: Parameters::default(),
     };

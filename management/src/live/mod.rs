@@ -36,6 +36,8 @@ pub struct Defaults {
     pub base: PathBuf,
     /// Portals of portal group 1 that the start opened.
     pub portals: Vec<std::net::SocketAddr>,
+    /// Addresses to tell in place of the portals', from the start's options.
+    pub advertised: Vec<target_core::control::Advertised>,
     /// What targets without authentication of their own ask for.
     pub chap: ChapPolicy,
     /// What limits begin from.

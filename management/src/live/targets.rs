@@ -52,17 +52,18 @@ pub(super) fn directory(
         address: portal.address,
         tpgt: Tpgt(portal.portal_group),
     });
+    // Addresses were validated with the model.
+    let advertised = model.all::<AdvertisedAddress>().filter_map(|rule| {
+        Some(Advertised {
+            from: rule.from.0,
+            tpgt: Tpgt(rule.portal_group),
+            address: rule.address.parse().ok()?,
+        })
+    });
     Directory {
         targets: targets.collect(),
         portals: given.chain(configured).collect(),
-        advertised: model
-            .all::<AdvertisedAddress>()
-            .map(|rule| Advertised {
-                from: rule.from.0,
-                tpgt: Tpgt(rule.portal_group),
-                address: rule.address.clone(),
-            })
-            .collect(),
+        advertised: defaults.advertised.iter().cloned().chain(advertised).collect(),
         discovery_chap: chap(model, &settings.discovery, &ChapPolicy::Open),
         discovery_parameters: parameters,
     }

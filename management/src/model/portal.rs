@@ -63,25 +63,6 @@ object!(AdvertisedAddress, Advertised, advertised, |rule| rule
     .id
     .to_string());
 
-impl AdvertisedAddress {
-    /// Whether the address has the form discovery needs (RFC 7143 §13.8).
-    pub(super) fn is_well_formed(&self) -> bool {
-        if self.address.parse::<SocketAddr>().is_ok() {
-            return true;
-        }
-        let Some((host, port)) = self.address.rsplit_once(':') else {
-            return false;
-        };
-        let label = |label: &str| {
-            !label.is_empty()
-                && label
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-        };
-        host.len() <= 253 && host.split('.').all(label) && port.parse::<u16>().is_ok_and(|port| port > 0)
-    }
-}
-
 const fn first_group() -> u16 {
     1
 }

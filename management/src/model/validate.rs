@@ -345,14 +345,9 @@ fn is_below_a_root(model: &Model, path: &Path, base: &Path) -> bool {
 }
 
 fn check_advertised(rule: &AdvertisedAddress, found: &mut Found) {
-    if !rule.is_well_formed() {
-        found.add(
-            Kind::Advertised,
-            &rule.key(),
-            "address",
-            format!("{:?} is no address that initiators could use", rule.address),
-            "write address:port or name:port, IPv6 addresses in brackets",
-        );
+    if let Err(problem) = rule.address.parse::<target_core::control::AdvertisedAddress>() {
+        let fix = "write address:port or name:port, IPv6 addresses in brackets";
+        found.add(Kind::Advertised, &rule.key(), "address", problem, fix);
     }
     if rule.portal_group == 0 {
         let fix = "use 1 to 65535";
