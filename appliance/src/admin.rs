@@ -80,7 +80,7 @@ impl Admin {
                 Ok(listener) => serve_unix(listener, router.clone()).await,
                 Err(error) => {
                     warn!(%error, "the socket for the command line on this host cannot be opened");
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
             }
         };
@@ -112,10 +112,10 @@ impl Admin {
             info!("management at {scheme}://{address}");
             match token {
                 Some(_) if given => {
-                    info!("nobody can log in yet: make the first user with the set-up token that was given")
+                    info!("nobody can log in yet: make the first user with the set-up token that was given");
                 }
                 Some(token) => {
-                    info!("nobody can log in yet: make the first user with the set-up token {token}")
+                    info!("nobody can log in yet: make the first user with the set-up token {token}");
                 }
                 None => {}
             }

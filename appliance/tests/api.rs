@@ -193,7 +193,7 @@ fn what_is_in_use_is_named_with_its_sessions_and_force_is_quick() {
     .is(200);
     let began = Instant::now();
     here.delete(&format!("{PATH}?force")).is(204);
-    assert!(session.is_closed());
+    assert!(session.was_closed());
     wait_until("the session's end", || {
         here.get("/api/v1/sessions").is(200)["total"] == 0
     });
@@ -707,6 +707,6 @@ fn a_session_is_sent_away_by_hand() {
         .as_u64()
         .unwrap();
     here.delete(&format!("/api/v1/sessions/{tsih}")).is(204);
-    assert!(session.is_closed());
+    assert!(session.was_closed());
     here.delete(&format!("/api/v1/sessions/{tsih}")).is(204);
 }

@@ -92,3 +92,52 @@ fn killed_at_any_moment_it_has_every_acknowledged_change_and_no_half_one() {
         "too few changes to prove anything: {acknowledged}"
     );
 }
+
+/// Fills the state until nothing more can be saved, then gives it space again. A file that cannot grow stands for a file
+/// system that is full.
+fn full(name: &dyn Fn(u64) -> String) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path());
+    let here = server.here();
+    let group =
+        |number: u64| json!({"id": name(number), "description": format!("{number} {}", "x".repeat(3000))});
+    let put = |number: u64| here.put(&format!("/api/v1/groups/{}", name(number)), &group(number));
+    put(0).is(201);
+    server.limit_file_size(Some(600 << 10));
+    let mut last = 0;
+    let problem = loop {
+        let answer = put(last + 1);
+        if answer.status >= 300 {
+            break answer.is(507);
+        }
+        last += 1;
+        assert!(last < 2000, "it never becomes full");
+    };
+    assert_eq!(problem["type"], "urn:lunaport:not-saved");
+    assert!(
+        problem["fix"].as_str().unwrap().contains("free some space"),
+        "{problem}"
+    );
+    let is_last = |server: &Server, number: u64| {
+        let found = server.here().get(&format!("/api/v1/groups/{}", name(number)));
+        let found = serde_json::from_str::<Value>(&found.body).unwrap();
+        assert_eq!(found, group(number));
+    };
+    is_last(&server, last);
+    put(last + 1).is(507);
+    server.limit_file_size(None);
+    assert!(put(last + 1).status < 300);
+    is_last(&server, last + 1);
+    server.kill();
+    is_last(&Server::start(directory.path()), last + 1);
+}
+
+#[test]
+fn a_change_that_does_not_fit_into_the_copy_is_refused_and_made_when_there_is_space_again() {
+    full(&|number| format!("g{number}"));
+}
+
+#[test]
+fn a_change_that_does_not_fit_into_the_database_is_refused_and_made_when_there_is_space_again() {
+    full(&|_| "always-the-same".to_owned());
+}

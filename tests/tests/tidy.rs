@@ -180,9 +180,11 @@ fn forbids_unsafe(source: &Source) -> Vec<String> {
     let roots = [
         "appliance/src/main.rs",
         "iscsi-proto/src/lib.rs",
+        "management/src/lib.rs",
         "target-core/src/lib.rs",
         "tcp-transport/src/lib.rs",
         "tests/src/lib.rs",
+        "webui/src/lib.rs",
     ];
     let forbids = source.text.lines().any(|line| line == "#![forbid(unsafe_code)]");
     complain(
@@ -394,15 +396,19 @@ fn depends_downwards(source: &Source) -> Vec<String> {
         "backstores/Cargo.toml" | "iscsi-proto/Cargo.toml" => &[],
         "target-core/Cargo.toml" => &["backstores", "iscsi-proto"],
         "tcp-transport/Cargo.toml" => &["backstores", "iscsi-proto", "target-core"],
+        "management/Cargo.toml" => &["backstores", "iscsi-proto", "target-core", "tcp-transport"],
+        "webui/Cargo.toml" => &["management"],
         _ => return Vec::new(),
     };
     let ours = [
         "appliance",
         "backstores",
         "iscsi-proto",
+        "management",
         "target-core",
         "tcp-transport",
         "tests",
+        "webui",
     ];
     lines_where(&source.text, |line| {
         let name = line.split(['.', ' ', '=']).next().unwrap_or_default();

@@ -21,7 +21,7 @@ use axum::routing::get;
 use management::access::Gate;
 
 pub use api::{ConfigQuery, DeleteQuery, Diff, Page, Status, description};
-pub use problem::Refusal;
+pub use problem::{ProblemDetails, Refusal};
 pub use serve::{Peer, Scheme, serve_tcp, serve_unix};
 pub use tls::{TlsError, server_config};
 

@@ -10,10 +10,13 @@ use management::model::Problem;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// A request that was not answered as hoped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal(Box<ProblemDetails>);
+
 /// Problem details.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
-#[schema(title = "ProblemDetails")]
-pub struct Refusal {
+pub struct ProblemDetails {
     /// What kind of problem: `urn:lunaport:…`.
     #[serde(rename = "type")]
     pub kind: String,
@@ -39,7 +42,7 @@ pub struct Refusal {
 
 impl Refusal {
     fn new(status: StatusCode, kind: &str, title: &str, detail: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(ProblemDetails {
             kind: format!("urn:lunaport:{kind}"),
             title: title.to_owned(),
             status: status.as_u16(),
@@ -48,11 +51,17 @@ impl Refusal {
             problems: Vec::new(),
             in_use: Vec::new(),
             retry_after: None,
-        }
+        }))
+    }
+
+    /// The details.
+    #[must_use]
+    pub fn details(&self) -> &ProblemDetails {
+        &self.0
     }
 
     fn with_fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = Some(fix.into());
+        self.0.fix = Some(fix.into());
         self
     }
 
@@ -107,8 +116,8 @@ impl Refusal {
             _ => format!("{} problems; nothing was changed", problems.len()),
         };
         let mut refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "Invalid", detail);
-        refusal.fix = problems.first().map(|problem| problem.fix.clone());
-        refusal.problems = problems;
+        refusal.0.fix = problems.first().map(|problem| problem.fix.clone());
+        refusal.0.problems = problems;
         refusal
     }
 
@@ -116,9 +125,9 @@ impl Refusal {
     #[must_use]
     pub fn malformed(problem: Problem) -> Self {
         let mut refusal = Self::invalid(vec![problem]);
-        refusal.status = StatusCode::BAD_REQUEST.as_u16();
-        "urn:lunaport:malformed".clone_into(&mut refusal.kind);
-        "Malformed".clone_into(&mut refusal.title);
+        refusal.0.status = StatusCode::BAD_REQUEST.as_u16();
+        "urn:lunaport:malformed".clone_into(&mut refusal.0.kind);
+        "Malformed".clone_into(&mut refusal.0.title);
         refusal
     }
 
@@ -135,8 +144,8 @@ impl From<ChangeError> for Refusal {
                 .with_fix("use PUT to replace it, or another name"),
             ChangeError::InUse(in_use) => {
                 let mut refusal = Self::conflict("in-use", "In use", text);
-                refusal.fix = in_use.first().map(|it| it.fix.clone());
-                refusal.in_use = in_use;
+                refusal.0.fix = in_use.first().map(|it| it.fix.clone());
+                refusal.0.in_use = in_use;
                 refusal
             }
             ChangeError::Invalid(problems) => Self::invalid(problems),
@@ -174,7 +183,7 @@ impl From<GateError> for Refusal {
                     "Too many tries",
                     text,
                 );
-                refusal.retry_after = Some(wait.as_secs() + 1);
+                refusal.0.retry_after = Some(wait.as_secs() + 1);
                 refusal
             }
             GateError::Wrong(_) => Self::new(StatusCode::UNAUTHORIZED, "wrong", "Wrong", text),
@@ -184,9 +193,9 @@ impl From<GateError> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let retry_after = self.retry_after;
-        let mut response = (status, Json(self)).into_response();
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let retry_after = self.0.retry_after;
+        let mut response = (status, Json(self.0)).into_response();
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,

@@ -57,7 +57,7 @@ impl<'a> Login<'a> {
 
 impl Session {
     /// Whether the target closes the connection, after whatever it says before.
-    pub(crate) fn is_closed(mut self) -> bool {
+    pub(crate) fn was_closed(mut self) -> bool {
         let mut rest = Vec::new();
         match self.socket.read_to_end(&mut rest) {
             Ok(_) => true,

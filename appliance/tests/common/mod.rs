@@ -92,6 +92,17 @@ impl Server {
         Client::tcp(self.admin)
     }
 
+    /// No file of it grows beyond this from now on.
+    pub(crate) fn limit_file_size(&self, bytes: Option<u64>) {
+        use rustix::process::{Pid, Resource, Rlimit, prlimit};
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        let limit = Rlimit {
+            current: bytes,
+            maximum: None,
+        };
+        prlimit(pid, Resource::Fsize, limit).unwrap();
+    }
+
     /// SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();

@@ -70,10 +70,16 @@ enum State {
     Open(Arc<dyn BlockStore>),
 }
 
+/// A definition and the store it leads to.
+type Opened = (Store, Arc<dyn BlockStore>);
+
+/// A definition and what came of it.
+type Tried = (Store, Result<Arc<dyn BlockStore>, String>);
+
 /// Stores opened for a change that is not saved yet. Files made for it go again unless it is kept.
 #[derive(Debug, Default)]
 pub(super) struct PreparedStores {
-    opened: Vec<(Store, Arc<dyn BlockStore>)>,
+    opened: Vec<Opened>,
     created: Vec<PathBuf>,
     /// Files that were made longer, with the length they had.
     grown: Vec<(PathBuf, u64)>,
@@ -206,8 +212,7 @@ impl Stores {
         for id in self.reopened(after) {
             self.all.remove(&id);
         }
-        let (opened, _) = prepared.keep();
-        for (definition, store) in opened {
+        for (definition, store) in prepared.keep() {
             let state = State::Open(store);
             self.all.insert(definition.key(), Entry { definition, state });
         }
@@ -301,7 +306,7 @@ impl Stores {
         Ok(())
     }
 
-    fn open_many(&self, wanted: Vec<Store>) -> Vec<(Store, Result<Arc<dyn BlockStore>, String>)> {
+    fn open_many(&self, wanted: Vec<Store>) -> Vec<Tried> {
         if wanted.len() < 2 * OPENERS {
             let open = |store: Store| {
                 let result = open_one(&store, &self.base);
@@ -362,10 +367,10 @@ impl Entry {
 
 impl PreparedStores {
     /// The change is saved: what was made for it stays.
-    fn keep(mut self) -> (Vec<(Store, Arc<dyn BlockStore>)>, usize) {
-        let made = std::mem::take(&mut self.created).len();
+    fn keep(mut self) -> Vec<Opened> {
+        self.created.clear();
         self.grown.clear();
-        (std::mem::take(&mut self.opened), made)
+        std::mem::take(&mut self.opened)
     }
 }
 

@@ -98,7 +98,7 @@ async fn follow(
     let seen = seen.unwrap_or_else(|| log.recent().first().map_or(0, |event| event.number));
     let (missed, live) = log.follow(seen);
     let missed = stream::iter(missed.into_iter().map(|event| Ok(message(&event))));
-    let stream = missed.chain(stream::unfold(live, |live| next(live)));
+    let stream = missed.chain(stream::unfold(live, next));
     Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 

@@ -67,7 +67,7 @@ pub(super) fn conditions(headers: &HeaderMap, kind: Kind, key: &str) -> Result<V
         None => {}
         Some(Tag::Any) => conditions.push(Precondition::Present(kind, key.to_owned())),
         Some(Tag::Number(revision)) => {
-            conditions.push(Precondition::Revision(kind, key.to_owned(), revision))
+            conditions.push(Precondition::Revision(kind, key.to_owned(), revision));
         }
     }
     match tag(headers, &header::IF_NONE_MATCH)? {

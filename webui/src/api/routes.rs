@@ -3,9 +3,7 @@
 use axum::Router;
 use axum::routing::MethodRouter;
 use utoipa::ToSchema;
-use utoipa::openapi::path::{
-    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
-};
+use utoipa::openapi::path::{HttpMethod, Operation, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{
@@ -16,7 +14,7 @@ use utoipa::openapi::{
 };
 
 use crate::who::COOKIE;
-use crate::{Refusal, Web};
+use crate::{ProblemDetails, Web};
 
 /// Routes so far.
 #[derive(Default)]
@@ -49,7 +47,7 @@ impl Routes {
     }
 
     pub(super) fn finish(mut self) -> (Router<Web>, OpenApi) {
-        register::<Refusal>(&mut self.schemas);
+        register::<ProblemDetails>(&mut self.schemas);
         let mut components = ComponentsBuilder::new();
         for (name, schema) in self.schemas {
             components = components.schema(name, schema);
@@ -77,7 +75,7 @@ impl Described {
     /// A route with its tag, its id and what it does.
     pub(super) fn new(tag: &str, id: impl Into<String>, summary: impl Into<String>) -> Self {
         let problem = ContentBuilder::new()
-            .schema(Some(Ref::from_schema_name("Refusal")))
+            .schema(Some(Ref::from_schema_name("ProblemDetails")))
             .build();
         let problem = ResponseBuilder::new()
             .description("Why not: problem details (RFC 9457)")
@@ -164,7 +162,7 @@ impl Described {
     }
 
     fn parameter(mut self, parameter: ParameterBuilder) -> Self {
-        self.operation = self.operation.parameter(Parameter::from(parameter.build()));
+        self.operation = self.operation.parameter(parameter.build());
         self
     }
 
