@@ -22,9 +22,10 @@ class Failure(Exception):
 
 
 class Lunaport:
-    """One target process with its own state directory. `exports` are the texts of `--export`, LUN 0 first."""
+    """One target process with its own state directory. `exports` are the texts of `--export`, LUN 0 first; `settings` those
+    of `--set`."""
 
-    def __init__(self, exports, log_path):
+    def __init__(self, exports, log_path, settings=()):
         self.binary = binary()
         self.port = free_port()
         self.state = tempfile.mkdtemp(prefix="lunaport-state-")
@@ -33,6 +34,8 @@ class Lunaport:
         command += ["--portal", f"127.0.0.1:{self.port}", "--target-name", IQN]
         for export in exports:
             command += ["--export", export]
+        for setting in settings:
+            command += ["--set", setting]
         # Settings of the caller's shell must not leak into the target under judgement.
         env = {k: v for k, v in os.environ.items() if not k.startswith("LUNAPORT_")}
         with open(self.log_path, "wb") as log:

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use management::control::Control;
-use management::state::State;
+use management::live::ReservationStore;
+use management::state::{ReservationFiles, State};
 use target_core::control::{Directory, Parameters};
 use target_core::iscsi::Node;
 use tokio::runtime;
@@ -79,6 +80,7 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         let mut state = None;
         let installation = || Ok(state.insert(State::open(&directory, entropy)?.0).installation());
         let plan = plan::from_exports(&args.target_name, &exports, installation, &common)?;
+        ReservationStore::start(ReservationFiles::new(&directory))?.adopt_all(&plan.directory)?;
         Source::Exports(plan, listeners, state)
     };
 

@@ -16,9 +16,12 @@ use async_trait::async_trait;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
+use crate::copy::{self, Place};
 use crate::engine::{Direction, Disk};
 use crate::error::check_range;
-use crate::{BlockStore, CHUNK, CacheMode, Durability, Extent, Geometry, IoBuf, StoreError, StoreOp};
+use crate::{
+    BlockStore, CHUNK, CacheMode, CopySource, Durability, Extent, Geometry, IoBuf, StoreError, StoreOp,
+};
 
 /// A file or block device that is open, locked and measured.
 #[derive(Debug)]
@@ -180,6 +183,33 @@ impl BlockStore for DiskStore {
         .await
     }
 
+    fn copy_source(&self) -> Option<CopySource> {
+        // The kernel copies through the page cache, which direct I/O stays away from.
+        (!self.disk.is_direct()).then(|| CopySource(Place::Disk(Arc::clone(&self.disk))))
+    }
+
+    async fn copy_from(&self, source: &CopySource, from: u64, at: u64, len: u64) -> bool {
+        let Place::Disk(source) = &source.0 else {
+            return false;
+        };
+        if self.disk.is_direct() || check_range(&self.geometry, StoreOp::Write, at, len).is_err() {
+            return false;
+        }
+        let (source, space) = (Arc::clone(source), Arc::clone(&self.space));
+        let stable = self.is_stable(Durability::Cached);
+        let job = move |disk: &Disk| {
+            let zero = |range: Range<u64>| {
+                if space.apply(disk, Method::Zero, range.start, range.end - range.start)? {
+                    return Ok(());
+                }
+                write_zeroes(disk, range)
+            };
+            copy::between_files(source.fd(), from, disk.fd(), at..at + len, zero)?;
+            if stable { disk.sync() } else { Ok(()) }
+        };
+        self.disk.blocking(job).await.is_ok()
+    }
+
     async fn extent(&self, range: Range<u64>) -> Result<Extent, StoreError> {
         let (at, len) = (range.start, range.end.saturating_sub(range.start));
         check_range(&self.geometry, StoreOp::Extent, at, len)?;
@@ -189,6 +219,9 @@ impl BlockStore for DiskStore {
     }
 
     async fn prefetch(&self, range: Range<u64>) -> bool {
+        if self.disk.is_direct() {
+            return false;
+        }
         let hint = move |disk: &Disk| {
             let len = NonZeroU64::new(range.end.saturating_sub(range.start));
             Ok(rustix::fs::fadvise(

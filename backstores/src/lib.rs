@@ -4,6 +4,7 @@
 
 mod block;
 mod buf;
+mod copy;
 mod disk_store;
 mod engine;
 mod error;
@@ -19,6 +20,7 @@ mod store;
 mod sysfs;
 
 pub use buf::{CHUNK, IoBuf};
+pub use copy::CopySource;
 pub use engine::{DataThread, Engine, EngineChoice, EngineKind, probe};
 pub use error::{OpenError, StoreError, StoreErrorKind, StoreOp};
 pub use fault::{Fault, FaultStore, HeldOp, Matching};

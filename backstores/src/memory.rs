@@ -8,21 +8,26 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
 
+use crate::copy::Place;
 use crate::error::check_range;
 use crate::{
-    Abilities, BlockStore, CHUNK, Durability, Extent, Geometry, IoBuf, StoreError, StoreErrorKind, StoreOp,
+    Abilities, BlockStore, CHUNK, CopySource, Durability, Extent, Geometry, IoBuf, StoreError,
+    StoreErrorKind, StoreOp,
 };
 
 /// A disk in memory. It has no medium, so [`Durability::Stable`] and flush promise nothing here, and
 /// [`Geometry::volatile_cache`] is always set, as every acknowledged write is lost by a power cut.
 pub(crate) struct MemoryStore {
     geometry: Geometry,
-    shards: Vec<RwLock<Pages>>,
+    shards: Arc<Shards>,
 }
+
+/// All pages; which shard has a page, its number says.
+pub(crate) type Shards = Vec<RwLock<Pages>>;
 
 /// Pages of a shard by page number; each is [`PAGE`] bytes.
 type Pages = HashMap<u64, Vec<u8>>;
@@ -32,12 +37,12 @@ impl MemoryStore {
     pub(crate) fn new(geometry: Geometry) -> Self {
         Self {
             geometry,
-            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            shards: Arc::new((0..SHARDS).map(|_| RwLock::default()).collect()),
         }
     }
 
     fn shard(&self, page: u64) -> &RwLock<Pages> {
-        &self.shards[usize::try_from(page % SHARDS).expect("there are few shards")]
+        shard(&self.shards, page)
     }
 
     /// Zeroes a part of a page, if it exists.
@@ -53,9 +58,37 @@ impl MemoryStore {
             pages.for_each(|page| drop(write(self.shard(page)).remove(&page)));
             return;
         }
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             write(shard).retain(|page, _| !pages.contains(page));
         }
+    }
+
+    /// Copies from other pages, or other places of the same ones. Pages that are not there take no space here either.
+    /// `None` when there is no memory.
+    fn copy_pages(&self, source: &Shards, from: u64, to: Range<u64>) -> Option<()> {
+        let mut piece = Vec::new();
+        piece.try_reserve_exact(small(PAGE)).ok()?;
+        let mut next = to.start;
+        for part in parts(from..from + (to.end - to.start)) {
+            let target = next..next + part.len as u64;
+            next = target.end;
+            piece.clear();
+            // One lock at a time: two copies that run in opposite directions do not wait for each other.
+            if let Some(page) = read(shard(source, part.page)).get(&part.page) {
+                piece.extend_from_slice(&page[part.within()]);
+            }
+            if piece.is_empty() {
+                self.clear(target);
+                continue;
+            }
+            let mut rest = &piece[..];
+            for part in parts(target) {
+                let (bytes, later) = rest.split_at(part.len);
+                put(&mut write(self.shard(part.page)), &part, bytes)?;
+                rest = later;
+            }
+        }
+        Some(())
     }
 
     /// Makes the pages of a range that are missing, as zeroes, so that nothing can fail once bytes are copied. An error
@@ -152,6 +185,19 @@ impl BlockStore for MemoryStore {
         Ok(())
     }
 
+    fn copy_source(&self) -> Option<CopySource> {
+        Some(CopySource(Place::Memory(Arc::clone(&self.shards))))
+    }
+
+    async fn copy_from(&self, source: &CopySource, from: u64, at: u64, len: u64) -> bool {
+        match &source.0 {
+            Place::Memory(pages) if check_range(&self.geometry, StoreOp::Write, at, len).is_ok() => {
+                self.copy_pages(pages, from, at..at + len).is_some()
+            }
+            Place::Memory(_) | Place::Disk(_) => false,
+        }
+    }
+
     fn abilities(&self) -> Abilities {
         Abilities {
             atomic_len: u32::try_from(CHUNK).expect("a buffer is short"),
@@ -189,6 +235,10 @@ impl std::fmt::Debug for MemoryStore {
             self.geometry.size
         )
     }
+}
+
+fn shard(shards: &Shards, page: u64) -> &RwLock<Pages> {
+    &shards[usize::try_from(page % SHARDS).expect("there are few shards")]
 }
 
 /// The piece of a range that lies in one page.

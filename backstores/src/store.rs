@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 
-use crate::{IoBuf, StoreError, StoreErrorKind, StoreOp};
+use crate::{CopySource, IoBuf, StoreError, StoreErrorKind, StoreOp};
 
 /// A run of blocks. Offsets are bytes, multiples of the logical block size, and inside the store: the caller has
 /// checked them against [`Geometry`]. A buffer handed in is owned by the operation until it completes; an operation
@@ -29,6 +29,18 @@ pub trait BlockStore: fmt::Debug + Send + Sync {
 
     /// Makes a range read as zeroes, keeping its space allocated where the store can tell the difference.
     async fn write_zeroes(&self, range: Range<u64>, durability: Durability) -> Result<(), StoreError>;
+
+    /// What another store needs to copy from this one without help; `None` when nobody can.
+    fn copy_source(&self) -> Option<CopySource> {
+        None
+    }
+
+    /// Copies `len` bytes from byte `from` of `source`, which has them, to byte `at`, as cached writes. Within one store
+    /// the two ranges do not overlap. `false` when this pair of stores cannot, or when it failed: the range then holds
+    /// anything, and the caller reads and writes instead, which also tells what is wrong.
+    async fn copy_from(&self, _source: &CopySource, _from: u64, _at: u64, _len: u64) -> bool {
+        false
+    }
 
     /// What it can do beyond what every store can.
     fn abilities(&self) -> Abilities {

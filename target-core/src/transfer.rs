@@ -221,6 +221,12 @@ impl Transfer {
         self.setup.pool.acquire(len).await
     }
 
+    /// The pool, for work that goes on after the command. The same rule holds for its buffers.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<BufPool> {
+        &self.setup.pool
+    }
+
     /// A buffer beside one that the command holds already, at most a chunk. From the heap when the pool is dry: were it
     /// waited for, commands with one buffer each could own the pool and wait for one another without end.
     #[must_use]

@@ -112,7 +112,7 @@ fn step() -> impl Strategy<Value = (u8, Vec<u8>)> {
 
 /// A command as `entry::cdb` reads it.
 fn command() -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![1 => rubbish(), 3 => transfer(), 1 => erasure(), 1 => unmap()]
+    prop_oneof![2 => rubbish(), 6 => transfer(), 2 => erasure(), 2 => unmap(), 2 => copy(), 1 => zeroes_by_token()]
 }
 
 /// Any CDB, with few bits set in most bytes, and any data.
@@ -209,6 +209,61 @@ fn unmap() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// EXTENDED COPY of a few segments within the disk, whose list may have another length than it says.
+fn copy() -> impl Strategy<Value = Vec<u8>> {
+    let place = prop_oneof![6 => 0_u8..24, 1 => any::<u8>()];
+    let offset = prop_oneof![2 => Just(0_u16), 1 => 0_u16..513];
+    let count = prop_oneof![6 => 0_u16..12, 1 => any::<u16>()];
+    let segment = (any::<bool>(), count, place.clone(), place, offset.clone(), offset).prop_map(
+        |(in_bytes, count, from, to, skip, at)| {
+            let mut bytes = std::vec![0; if in_bytes { 32 } else { 28 }];
+            (bytes[0], bytes[3]) = if in_bytes { (0x0a, 0x1c) } else { (0x02, 0x18) };
+            bytes[10..12].copy_from_slice(&count.to_be_bytes());
+            (bytes[19], bytes[27]) = (from, to);
+            if in_bytes {
+                bytes[28..30].copy_from_slice(&skip.to_be_bytes());
+                bytes[30..].copy_from_slice(&at.to_be_bytes());
+            }
+            bytes
+        },
+    );
+    let off_by = prop_oneof![8 => Just(0_i32), 1 => -100_i32..100];
+    (vec(segment, 0..5), off_by).prop_map(|(segments, off_by)| {
+        let mut list = std::vec![0; 48];
+        (list[0], list[3]) = (1, 32);
+        (list[16], list[20], list[21], list[23]) = (0xe4, 1, 3, 8);
+        list[24] = 0x30;
+        list[46] = 2;
+        let segments = segments.concat();
+        list[11] = u8::try_from(segments.len()).expect("short lists");
+        list.extend(segments);
+        let len = i32::try_from(list.len()).expect("short lists") + off_by;
+        let len = u16::try_from(len.max(0)).expect("short lists");
+        let mut cdb = [0; 16];
+        cdb[0] = 0x83;
+        cdb[12..14].copy_from_slice(&len.to_be_bytes());
+        encode(&cdb, 0x06, len, &list)
+    })
+}
+
+/// WRITE USING TOKEN with the token for zeroes. The list has no more than 255 bytes that differ.
+fn zeroes_by_token() -> impl Strategy<Value = Vec<u8>> {
+    let len = prop_oneof![8 => Just(552_u16), 1 => 0_u16..600];
+    (0_u8..4, 0_u16..400, 0_u8..40, any::<u8>(), len).prop_map(|(flags, lba, blocks, id, len)| {
+        let mut list = std::vec![0; 255];
+        (list[0], list[1], list[2]) = (0x02, 0x26, flags);
+        list[16..24].copy_from_slice(&[0xff, 0xff, 0, 1, 0, 0, 0x01, 0xf8]);
+        // What follows is what comes 510 bytes later.
+        list[25] = 16;
+        list[32..34].copy_from_slice(&lba.to_be_bytes());
+        list[37] = blocks;
+        let mut cdb = [0; 16];
+        (cdb[0], cdb[1], cdb[9]) = (0x83, 0x11, id);
+        cdb[12..14].copy_from_slice(&len.to_be_bytes());
+        encode(&cdb, 0x06, len, &list)
+    })
+}
+
 /// Sixteen bytes of CDB, shape, length of Data-Out, and the bytes that it repeats.
 fn encode(cdb: &[u8], shape: u8, len: u16, data: &[u8]) -> Vec<u8> {
     let given = u8::try_from(data.len()).expect("at most 255 bytes");
@@ -216,10 +271,10 @@ fn encode(cdb: &[u8], shape: u8, len: u16, data: &[u8]) -> Vec<u8> {
 }
 
 /// Operation codes of commands that there are.
-const OPCODES: [u8; 48] = [
+const OPCODES: [u8; 50] = [
     0x00, 0x03, 0x04, 0x08, 0x0a, 0x12, 0x15, 0x1a, 0x1b, 0x1e, 0x25, 0x28, 0x2a, 0x2e, 0x2f, 0x34, 0x35,
     0x37, 0x41, 0x42, 0x48, 0x55, 0x5a, 0x5e, 0x5f, 0x7f, 0x88, 0x89, 0x8a, 0x8b, 0x8e, 0x8f, 0x90, 0x91,
-    0x93, 0x9c, 0x9e, 0xa0, 0xa3, 0xa8, 0xaa, 0xae, 0xaf, 0xb7, 0x16, 0x17, 0x56, 0x57,
+    0x93, 0x9c, 0x9e, 0xa0, 0xa3, 0xa8, 0xaa, 0xae, 0xaf, 0xb7, 0x16, 0x17, 0x56, 0x57, 0x83, 0x84,
 ];
 
 /// Those of them that have an LBA and a number of blocks.

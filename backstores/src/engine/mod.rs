@@ -48,6 +48,11 @@ impl Disk {
         &self.fd
     }
 
+    /// Whether the page cache is bypassed.
+    pub(crate) const fn is_direct(&self) -> bool {
+        self.direct
+    }
+
     /// Moves a whole buffer. Once this has been polled the operation runs to its end, whatever becomes of the future.
     pub(crate) async fn transfer(
         self: &Arc<Self>,

@@ -18,9 +18,9 @@ pub use change::{Change, ChangeError, Edit, Outcome, Precondition};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 
 use crate::events::{Event, EventKind, EventLog};
-use crate::live::{Accept, Defaults, Live, PortStatus, StoreStatus};
+use crate::live::{Accept, Defaults, Live, PortStatus, ReservationStore, StoreStatus};
 use crate::model::{Model, Problem};
-use crate::state::State;
+use crate::state::{ReservationFiles, State};
 
 /// The administration of one node.
 #[derive(Debug)]
@@ -57,7 +57,9 @@ impl Control {
         }
         let events = EventLog::open(state.directory());
         let directory = state.directory().to_owned();
-        let mut live = Live::new(Arc::clone(&node), defaults, accept);
+        let reservations = ReservationStore::start(ReservationFiles::new(state.directory()))
+            .map_err(|error| vec![Problem::new("reservations", error.problem, error.fix)])?;
+        let mut live = Live::new(Arc::clone(&node), defaults, accept, reservations);
         live.start(&model);
         events.record(Event::new(
             EventKind::Started,
@@ -115,6 +117,12 @@ impl Control {
     #[must_use]
     pub fn store_statuses(&self) -> Vec<StoreStatus> {
         self.live().stores().statuses()
+    }
+
+    /// Units that are not served although their store is there, and why.
+    #[must_use]
+    pub fn refused_units(&self) -> Vec<(String, String)> {
+        self.live().refused().clone().into_iter().collect()
     }
 
     /// How every portal is.

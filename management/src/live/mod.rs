@@ -5,6 +5,7 @@
 
 mod ports;
 mod quarantine;
+mod reservations;
 mod stores;
 mod targets;
 mod usage;
@@ -18,8 +19,10 @@ use iscsi_proto::IscsiName;
 use target_core::control::{ChapPolicy, Parameters};
 use target_core::iscsi::{Node, Order};
 use target_core::scsi::{LogicalUnit, TargetDevice};
+use tracing::warn;
 
 pub use ports::{Accept, PortStatus};
+pub use reservations::ReservationStore;
 pub(crate) use stores::open_one;
 pub use stores::{Condition, StoreStatus};
 pub use usage::{InUse, UsingSession};
@@ -54,6 +57,9 @@ pub(crate) struct Live {
     devices: BTreeMap<IscsiName, LiveDevice>,
     ports: Ports,
     quarantine: Quarantine,
+    reservations: ReservationStore,
+    /// Units that are not served although their store is there, and why.
+    refused: BTreeMap<String, String>,
 }
 
 #[derive(Debug)]
@@ -93,7 +99,12 @@ impl Preparation {
 }
 
 impl Live {
-    pub(crate) fn new(node: Arc<Node>, defaults: Defaults, accept: Accept) -> Self {
+    pub(crate) fn new(
+        node: Arc<Node>,
+        defaults: Defaults,
+        accept: Accept,
+        reservations: ReservationStore,
+    ) -> Self {
         Self {
             node,
             stores: Stores::new(defaults.base.clone()),
@@ -102,6 +113,8 @@ impl Live {
             devices: BTreeMap::new(),
             ports: Ports::new(accept),
             quarantine: Quarantine::default(),
+            reservations,
+            refused: BTreeMap::new(),
         }
     }
 
@@ -166,6 +179,11 @@ impl Live {
         self.ports.statuses(model)
     }
 
+    /// Units that are not served although their store is there, and why.
+    pub(crate) const fn refused(&self) -> &BTreeMap<String, String> {
+        &self.refused
+    }
+
     /// The open stores, to be flushed at the end.
     pub(crate) fn open_stores(&self) -> Vec<(String, Arc<dyn BlockStore>)> {
         self.stores.open()
@@ -185,6 +203,7 @@ impl Live {
     /// Units whose definition and store are as they were stay the same ones.
     fn make_units(&mut self, model: &Model) {
         let mut units = std::mem::take(&mut self.units);
+        self.refused.clear();
         for unit in model.all::<Unit>().filter(|unit| unit.enabled) {
             let key = unit.id.to_string();
             let Some(store) = self.stores.get(unit.store.as_str()) else {
@@ -193,18 +212,31 @@ impl Live {
             let kept = units
                 .remove(&key)
                 .filter(|live| live.definition == *unit && Arc::ptr_eq(&live.store, &store));
-            let live = kept.or_else(|| {
-                let config = targets::unit_config(unit)?;
-                Some(LiveUnit {
-                    definition: unit.clone(),
-                    unit: LogicalUnit::new(config, Arc::clone(&store)),
-                    store,
-                })
-            });
-            if let Some(live) = live {
-                self.units.insert(key, live);
+            match kept.map_or_else(|| self.make_unit(unit, store), |live| Ok(Some(live))) {
+                Ok(Some(live)) => drop(self.units.insert(key, live)),
+                Ok(None) => {}
+                Err(problem) => {
+                    warn!(unit = key, "not served: {problem}");
+                    self.refused.insert(key, problem);
+                }
             }
         }
+    }
+
+    /// A unit that does not know who reserved it is not served: a host that was fenced off might write.
+    fn make_unit(&self, unit: &Unit, store: Arc<dyn BlockStore>) -> Result<Option<LiveUnit>, String> {
+        let Some(config) = targets::unit_config(unit) else {
+            return Ok(None);
+        };
+        let live = LogicalUnit::new(config, Arc::clone(&store));
+        self.reservations
+            .adopt(&live)
+            .map_err(|error| error.to_string())?;
+        Ok(Some(LiveUnit {
+            definition: unit.clone(),
+            store,
+            unit: live,
+        }))
     }
 
     fn unmap_what_is_not_wanted(&mut self, model: &Model) {

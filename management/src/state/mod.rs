@@ -8,6 +8,7 @@ mod copies;
 mod database;
 mod error;
 mod first_format;
+mod reservations;
 
 use std::fs::{self, File};
 use std::io;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
 pub use error::StateError;
+pub use reservations::ReservationFiles;
 
 use crate::identity::InstallationId;
 use crate::model::{Kind, Model};

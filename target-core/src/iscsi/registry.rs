@@ -305,6 +305,7 @@ impl Membership {
             .get_mut(&self.id)
             .expect("a membership is in the registry");
         if let Some((nexus, target)) = &nexus {
+            target.device.seed(self.node.entropy());
             target.device.attach(nexus);
             if admission.params.protocol_level >= QUERIES_SINCE {
                 target.device.offer_queries(nexus);

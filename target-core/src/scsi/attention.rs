@@ -17,6 +17,12 @@ pub enum UnitAttention {
     MediumChanged,
     /// 2a/01
     ModeParametersChanged,
+    /// 2a/03: CLEAR.
+    ReservationsPreempted,
+    /// 2a/04
+    ReservationsReleased,
+    /// 2a/05
+    RegistrationsPreempted,
     /// 2a/09
     CapacityChanged,
     /// 2f/00: commands cleared by another initiator.
@@ -38,6 +44,9 @@ impl UnitAttention {
             Self::NexusLoss => Sense::I_T_NEXUS_LOSS_OCCURRED,
             Self::MediumChanged => Sense::NOT_READY_TO_READY_CHANGE,
             Self::ModeParametersChanged => Sense::MODE_PARAMETERS_CHANGED,
+            Self::ReservationsPreempted => Sense::RESERVATIONS_PREEMPTED,
+            Self::ReservationsReleased => Sense::RESERVATIONS_RELEASED,
+            Self::RegistrationsPreempted => Sense::REGISTRATIONS_PREEMPTED,
             Self::CapacityChanged => Sense::CAPACITY_DATA_HAS_CHANGED,
             Self::CommandsCleared => Sense::COMMANDS_CLEARED_BY_ANOTHER_INITIATOR,
             Self::ReportedLunsChanged => Sense::REPORTED_LUNS_DATA_HAS_CHANGED,
@@ -51,11 +60,22 @@ impl UnitAttention {
             Self::PowerOn | Self::Reset | Self::LogicalUnitReset | Self::NexusLoss => true,
             Self::MediumChanged
             | Self::ModeParametersChanged
+            | Self::ReservationsPreempted
+            | Self::ReservationsReleased
+            | Self::RegistrationsPreempted
             | Self::CapacityChanged
             | Self::CommandsCleared
             | Self::ReportedLunsChanged
             | Self::InquiryDataChanged => false,
         }
+    }
+
+    /// News about persistent reservations, which neither a reset nor the loss of a nexus undoes.
+    pub(crate) const fn is_of_reservations(self) -> bool {
+        matches!(
+            self,
+            Self::ReservationsPreempted | Self::ReservationsReleased | Self::RegistrationsPreempted
+        )
     }
 
     /// Lower is told first. Among resets the more comprehensive one stays: 29/01 includes 29/00, that one 29/03, and
@@ -68,6 +88,9 @@ impl UnitAttention {
             Self::NexusLoss => 3,
             Self::MediumChanged
             | Self::ModeParametersChanged
+            | Self::ReservationsPreempted
+            | Self::ReservationsReleased
+            | Self::RegistrationsPreempted
             | Self::CapacityChanged
             | Self::CommandsCleared
             | Self::ReportedLunsChanged
@@ -92,10 +115,12 @@ impl AttentionQueue {
         }
         match self.0.first() {
             Some(first) if first.rank() < attention.rank() => {}
-            // A reset makes news about what was before it pointless. The LUN map is no part of what was reset.
+            // A reset makes news about what was before it pointless. The LUN map and persistent reservations are no
+            // part of what was reset.
             _ => {
-                self.0
-                    .retain(|pending| *pending == UnitAttention::ReportedLunsChanged);
+                self.0.retain(|pending| {
+                    *pending == UnitAttention::ReportedLunsChanged || pending.is_of_reservations()
+                });
                 self.0.insert(0, attention);
             }
         }
@@ -104,6 +129,16 @@ impl AttentionQueue {
     /// The next to be told, which is then done with.
     pub(crate) fn pop(&mut self) -> Option<UnitAttention> {
         (!self.0.is_empty()).then(|| self.0.remove(0))
+    }
+
+    /// The next to be told if it is a reset (or the loss of a nexus), which is then done with.
+    pub(crate) fn pop_reset(&mut self) -> Option<UnitAttention> {
+        self.0.first()?.is_reset().then(|| self.0.remove(0))
+    }
+
+    /// Forgets all but the news of persistent reservations.
+    pub(crate) fn keep_reservations(&mut self) {
+        self.0.retain(|pending| pending.is_of_reservations());
     }
 
     /// The next to be told, which stays, and how many there are.
@@ -150,6 +185,14 @@ mod tests {
     }
 
     #[test]
+    fn a_reset_leaves_the_news_of_persistent_reservations() {
+        assert_eq!(
+            told(&[RegistrationsPreempted, MediumChanged, LogicalUnitReset]),
+            [LogicalUnitReset, RegistrationsPreempted]
+        );
+    }
+
+    #[test]
     fn the_more_comprehensive_reset_stays() {
         assert_eq!(told(&[LogicalUnitReset, Reset]), [Reset]);
         assert_eq!(told(&[Reset, LogicalUnitReset]), [Reset]);
@@ -173,13 +216,16 @@ mod tests {
 
     #[test]
     fn every_condition_has_its_code() {
-        const CASES: [(UnitAttention, u8, u8); 10] = [
+        const CASES: [(UnitAttention, u8, u8); 13] = [
             (PowerOn, 0x29, 0x01),
             (Reset, 0x29, 0x00),
             (LogicalUnitReset, 0x29, 0x03),
             (NexusLoss, 0x29, 0x07),
             (MediumChanged, 0x28, 0x00),
             (ModeParametersChanged, 0x2a, 0x01),
+            (ReservationsPreempted, 0x2a, 0x03),
+            (ReservationsReleased, 0x2a, 0x04),
+            (RegistrationsPreempted, 0x2a, 0x05),
             (CapacityChanged, 0x2a, 0x09),
             (CommandsCleared, 0x2f, 0x00),
             (ReportedLunsChanged, 0x3f, 0x0e),

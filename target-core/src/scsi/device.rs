@@ -1,7 +1,7 @@
 //! The SCSI target device behind one iSCSI target node: LUN map, nexuses, the way into the engine.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use bytes::Bytes;
@@ -10,9 +10,10 @@ use iscsi_proto::{IscsiName, Lun, Tpgt};
 
 pub use iscsi_proto::pdu::TaskAttribute;
 
+use super::copy::CopyService;
 use super::lu::same;
 use super::{LogicalUnit, UnitAttention, engine};
-use crate::nexus::NexusId;
+use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::Transfer;
 
 /// A SCSI target device with one target port per portal group.
@@ -26,6 +27,7 @@ pub struct TargetDevice {
     nexuses: Mutex<Vec<Arc<NexusId>>>,
     /// Those of them that agreed on the functions of RFC 7144.
     querying: Mutex<Vec<Arc<NexusId>>>,
+    copies: CopyService,
 }
 
 /// A command as SAM-5 §5.1 sees it.
@@ -62,6 +64,7 @@ impl TargetDevice {
             luns: RwLock::default(),
             nexuses: Mutex::default(),
             querying: Mutex::default(),
+            copies: CopyService::default(),
         })
     }
 
@@ -69,6 +72,23 @@ impl TargetDevice {
     #[must_use]
     pub fn name(&self) -> &IscsiName {
         &self.name
+    }
+
+    /// Gives the device a source of random bytes, which the names of its tokens are made of; without one it makes no
+    /// tokens. The first one stays.
+    pub fn seed(&self, entropy: fn(&mut [u8])) {
+        self.copies.seed(entropy);
+    }
+
+    /// What the copies of all its units share.
+    pub(crate) fn copies(&self) -> &CopyService {
+        &self.copies
+    }
+
+    /// The first unit like this, by number.
+    pub(crate) fn find_unit(&self, wanted: impl Fn(&LogicalUnit) -> bool) -> Option<Arc<LogicalUnit>> {
+        let luns = self.luns.read().expect(UNPOISONED);
+        luns.values().find(|unit| wanted(unit)).cloned()
     }
 
     /// Adds a LUN. Every attached nexus is told (3F/0E). `false` when the number is taken, or higher than
@@ -250,6 +270,34 @@ impl TargetDevice {
         place.and_then(|place| u16::try_from(place + 1).ok()).unwrap_or(0)
     }
 
+    /// [`relative_port`](Self::relative_port) of a target port; 0 for another device's.
+    pub(crate) fn relative_port_of(&self, port: &TargetPort) -> u16 {
+        if port.name == self.name {
+            self.relative_port(port.tpgt)
+        } else {
+            0
+        }
+    }
+
+    /// The target port of a RELATIVE TARGET PORT IDENTIFIER.
+    pub(crate) fn target_port(&self, relative: u16) -> Option<TargetPort> {
+        let place = usize::from(relative).checked_sub(1)?;
+        self.ports.get(place).map(|tpgt| self.port(*tpgt))
+    }
+
+    /// All target ports, in the order of their relative identifiers.
+    pub(crate) fn target_ports(&self) -> Vec<TargetPort> {
+        self.ports.iter().map(|tpgt| self.port(*tpgt)).collect()
+    }
+
+    /// The ports of an initiator device that have a session, each once.
+    pub(crate) fn initiator_ports(&self, name: &IscsiName) -> Vec<InitiatorPort> {
+        let nexuses = self.nexuses();
+        let of_device = nexuses.iter().filter(|nexus| nexus.initiator.name == *name);
+        let ports: BTreeSet<_> = of_device.map(|nexus| nexus.initiator.clone()).collect();
+        ports.into_iter().collect()
+    }
+
     /// A nexus has read the LUN map: on no unit has it to be told any more that it changed (SPC-4 §6.33).
     pub(crate) fn clear_reported_luns(&self, nexus: &Arc<NexusId>) {
         for unit in self.units() {
@@ -269,6 +317,13 @@ impl TargetDevice {
     /// The units as they are mapped; twice when two numbers lead to one.
     fn units(&self) -> Vec<Arc<LogicalUnit>> {
         self.luns.read().expect(UNPOISONED).values().cloned().collect()
+    }
+
+    fn port(&self, tpgt: Tpgt) -> TargetPort {
+        TargetPort {
+            name: self.name.clone(),
+            tpgt,
+        }
     }
 
     fn luns_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<u16, Arc<LogicalUnit>>> {

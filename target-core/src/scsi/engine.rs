@@ -16,11 +16,12 @@ use crate::transfer::Transfer;
 /// What a command runs on.
 #[derive(Debug)]
 pub(crate) struct CommandContext<'a> {
-    device: &'a TargetDevice,
+    device: &'a Arc<TargetDevice>,
     nexus: &'a Arc<NexusId>,
     unit: Option<&'a Arc<LogicalUnit>>,
     range: Option<LbaRange>,
     ticket: Option<&'a TaskTicket>,
+    tag: u32,
 }
 
 impl CommandContext<'_> {
@@ -37,6 +38,21 @@ impl CommandContext<'_> {
     /// The logical unit, for what goes on after the command.
     pub(crate) fn shared_unit(&self) -> &Arc<LogicalUnit> {
         self.unit.expect("the command's entry in the table needs a unit")
+    }
+
+    /// The target device.
+    pub(crate) fn device(&self) -> &Arc<TargetDevice> {
+        self.device
+    }
+
+    /// Task tag, for the log.
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    /// The first unit like this among those that the nexus can reach.
+    pub(crate) fn find_unit(&self, wanted: impl Fn(&LogicalUnit) -> bool) -> Option<Arc<LogicalUnit>> {
+        self.device.find_unit(wanted)
     }
 
     /// The logical unit, for commands that also answer when the LUN names none.
@@ -64,6 +80,11 @@ impl CommandContext<'_> {
     fn ticket(&self) -> &TaskTicket {
         self.ticket
             .expect("the command's entry in the table needs a unit")
+    }
+
+    /// Aborts the tasks of other commands whose nexus is `concerned`. Returns the nexuses that lost tasks.
+    pub(crate) fn abort_others(&self, concerned: impl Fn(&Arc<NexusId>) -> bool) -> Vec<Arc<NexusId>> {
+        self.ticket().abort_others(concerned)
     }
 
     /// The next unit attention of this nexus, which is thereby told.
@@ -148,10 +169,19 @@ fn admit(
         return Err(Sense::INVALID_MESSAGE_ERROR.into());
     }
     // A command that we do not know reports an attention like most of those that we know (SAM-5 §5.14).
-    match spec
+    let rule = spec
         .as_ref()
-        .map_or(AttentionRule::Report, |spec| spec.needs.attention)
+        .map_or(AttentionRule::Report, |spec| spec.needs.attention);
+    // A reset is told before a conflict, any other attention after it (SAM-5 §5.3.3).
+    if rule == AttentionRule::Report
+        && let Some(reset) = unit.take_reset(nexus)
     {
+        return Err(reset.sense().into());
+    }
+    if let Ok(spec) = &spec {
+        check_reservation(spec, cdb, unit, nexus)?;
+    }
+    match rule {
         AttentionRule::Report => {
             if let Some(attention) = unit.take_attention(nexus) {
                 return Err(attention.sense().into());
@@ -186,7 +216,7 @@ fn admit(
 }
 
 async fn run(
-    device: &TargetDevice,
+    device: &Arc<TargetDevice>,
     nexus: &Arc<NexusId>,
     unit: Option<&Arc<LogicalUnit>>,
     mut admitted: Admitted,
@@ -198,6 +228,7 @@ async fn run(
     }
     // What other commands change is looked at when it is this one's turn.
     if let Some(unit) = unit {
+        check_reservation(admitted.spec, Cdb::new(&task.cdb), unit, nexus)?;
         unit.erasure().check(admitted.spec.needs.erasure)?;
         if admitted.spec.needs.medium {
             unit.check_medium()?;
@@ -212,11 +243,22 @@ async fn run(
         unit,
         range: admitted.range,
         ticket: admitted.ticket.as_ref(),
+        tag: task.tag,
     };
     data.check()?;
     tracing::trace!(command = admitted.spec.name, tag = task.tag, lun = %task.lun, "runs");
     let operation = admitted.spec.operation;
     operation.run(&context, Cdb::new(&task.cdb), data).await
+}
+
+/// RESERVATION CONFLICT when a reservation keeps the command out.
+fn check_reservation(
+    spec: &CommandSpec,
+    cdb: Cdb<'_>,
+    unit: &LogicalUnit,
+    nexus: &Arc<NexusId>,
+) -> Result<(), Failure> {
+    unit.reservations().check(spec.needs.reservation.of(cdb), nexus)
 }
 
 /// Makes the sense complete with what only the unit knows.

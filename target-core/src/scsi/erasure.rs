@@ -61,9 +61,12 @@ impl Erasure {
         self.state.borrow().sense()
     }
 
-    /// The last sanitize operation failed, and no other has succeeded since.
-    pub(crate) fn has_sanitize_failed(&self) -> bool {
-        matches!(*self.state.borrow(), State::Failed(ErasureKind::Sanitize { .. }))
+    /// The kind of the last one if it failed.
+    pub(crate) fn failed(&self) -> Option<ErasureKind> {
+        match *self.state.borrow() {
+            State::Failed(kind) => Some(kind),
+            State::AtRest | State::Running(..) => None,
+        }
     }
 
     /// Begins one. `false` while another goes on.
@@ -236,7 +239,7 @@ mod tests {
             assert!(erasure.begin(kind));
             erasure.end(false);
             assert_eq!(code(erasure.exit_failure_mode()), refused);
-            assert_eq!(erasure.has_sanitize_failed(), refused.is_some());
+            assert_eq!(erasure.failed(), refused.map(|_| kind));
         }
     }
 

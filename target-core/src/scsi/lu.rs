@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use backstores::{BlockStore, Durability};
 
 use super::attention::AttentionQueue;
+use super::copy::CopyOperations;
 use super::erasure::Erasure;
 use super::medium::Medium;
 use super::primary::mode_pages::ModeParameters;
+use super::reservations::{KeptReservations, ReservationKeeper, Reservations};
 use super::task_set::TaskSet;
 use super::{Failure, Sense, UnitAttention};
 use crate::nexus::NexusId;
@@ -42,15 +44,25 @@ pub struct LogicalUnit {
     erasure: Erasure,
     tasks: Arc<TaskSet>,
     attentions: Attentions,
+    reservations: Reservations,
+    copies: CopyOperations,
 }
 
 /// What each nexus has still to be told.
 #[derive(Debug, Default)]
 struct Attentions {
-    /// One for each nexus that is attached; how many there are, sessions are limited by.
-    queues: Mutex<Vec<(Arc<NexusId>, AttentionQueue)>>,
+    /// One for each nexus that is attached; how many there are, sessions are limited by. Besides, at most
+    /// [`MAX_ABSENT`] for others that have to be told of persistent reservations when they come back.
+    queues: Mutex<Vec<Listener>>,
     /// Queues that are not empty, so that a command need not look when nobody has to be told anything.
     pending: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Listener {
+    nexus: Arc<NexusId>,
+    queue: AttentionQueue,
+    is_attached: bool,
 }
 
 impl LogicalUnit {
@@ -65,7 +77,21 @@ impl LogicalUnit {
             erasure: Erasure::default(),
             tasks: Arc::default(),
             attentions: Attentions::default(),
+            reservations: Reservations::default(),
+            copies: CopyOperations::default(),
         })
+    }
+
+    /// Offers APTPL: what has to outlive a loss of power goes to `keeper`, and `kept` is what was there before. Once,
+    /// before any nexus uses the unit.
+    pub fn keep_reservations(&self, keeper: ReservationKeeper, kept: Option<KeptReservations>) {
+        self.reservations.keep(self.kept_as(), keeper, kept);
+    }
+
+    /// The unit's name in a [`KeepRequest`](super::KeepRequest): its NAA identifier in hexadecimal digits.
+    #[must_use]
+    pub fn kept_as(&self) -> String {
+        self.config.naa.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Who it is.
@@ -145,47 +171,66 @@ impl LogicalUnit {
         &self.tasks
     }
 
-    /// A nexus begins to use the unit, with a first thing to be told.
+    /// The copies it was told to do.
+    pub(crate) fn copies(&self) -> &CopyOperations {
+        &self.copies
+    }
+
+    /// What is reserved.
+    pub(crate) fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+
+    /// A nexus begins to use the unit, with a first thing to be told, and what it missed of persistent reservations.
     pub(crate) fn attach(&self, nexus: &Arc<NexusId>, first: UnitAttention) {
-        self.attentions.change(|queues| {
-            if !queues.iter().any(|(known, _)| same(known, nexus)) {
-                queues.push((Arc::clone(nexus), AttentionQueue::default()));
-            }
-            for (_, queue) in queues.iter_mut().filter(|(known, _)| same(known, nexus)) {
-                queue.push(first);
-            }
+        self.attentions.change(|listeners| {
+            let listener = listener(listeners, nexus);
+            listener.nexus = Arc::clone(nexus);
+            listener.is_attached = true;
+            listener.queue.push(first);
         });
     }
 
-    /// A nexus is gone: its tasks are aborted and what it held is released.
+    /// A nexus is gone, and told of persistent reservations when it comes back.
     pub(crate) fn detach(&self, nexus: &Arc<NexusId>) {
         self.lose_nexus(nexus);
-        self.attentions
-            .change(|queues| queues.retain(|(known, _)| !same(known, nexus)));
+        self.attentions.change(|listeners| {
+            let Some(place) = listeners.iter().position(|known| same(&known.nexus, nexus)) else {
+                return;
+            };
+            listeners[place].is_attached = false;
+            listeners[place].queue.keep_reservations();
+            bound_absent(listeners);
+        });
     }
 
-    /// I_T nexus loss (SAM-5 §6.3.4): the tasks of the nexus are aborted and what it held is released.
+    /// I_T nexus loss (SAM-5 §6.3.4): the tasks of the nexus are aborted and what it held is released, but for persistent
+    /// reservations.
     pub(crate) fn lose_nexus(&self, nexus: &Arc<NexusId>) {
         self.tasks.abort(|owner| same(owner, nexus));
         self.medium().allow(nexus);
+        self.reservations.nexus_lost(nexus);
+        self.copies.forget_nexus(nexus);
     }
 
     /// Back to the state after power on, as far as a reset goes (SAM-5 §6.3.2, §6.3.3): all tasks are aborted, nobody
-    /// prevents the removal of the medium, mode parameters are the default ones. Every nexus is told, the one that asked
-    /// for it too. Formatting and sanitizing go on.
+    /// prevents the removal of the medium or holds the unit by RESERVE, mode parameters are the default ones. Every nexus
+    /// is told, the one that asked for it too. Formatting and sanitizing go on.
     pub(crate) fn reset(&self, told: UnitAttention) {
         self.tasks.abort(|_| true);
         self.medium().allow_all();
+        self.reservations.reset();
+        self.copies.forget_all();
         self.set_mode_parameters(ModeParameters::default());
         self.raise(told, None);
     }
 
     /// Raises a unit attention for every nexus but `except`.
     pub fn raise(&self, attention: UnitAttention, except: Option<&Arc<NexusId>>) {
-        self.attentions.change(|queues| {
-            for (nexus, queue) in queues {
-                if except.is_none_or(|except| !same(nexus, except)) {
-                    queue.push(attention);
+        self.attentions.change(|listeners| {
+            for listener in listeners.iter_mut().filter(|listener| listener.is_attached) {
+                if except.is_none_or(|except| !same(&listener.nexus, except)) {
+                    listener.queue.push(attention);
                 }
             }
         });
@@ -196,12 +241,28 @@ impl LogicalUnit {
         self.attentions.of(nexus, |queue| queue.push(attention));
     }
 
+    /// Raises a unit attention for a registrant, which is told when it comes back if it is not there.
+    pub(crate) fn raise_for_registrant(&self, nexus: &Arc<NexusId>, attention: UnitAttention) {
+        self.attentions.change(|listeners| {
+            listener(listeners, nexus).queue.push(attention);
+            bound_absent(listeners);
+        });
+    }
+
     /// Takes the next attention of a nexus, which is thereby told.
     pub(crate) fn take_attention(&self, nexus: &Arc<NexusId>) -> Option<UnitAttention> {
         if self.attentions.pending.load(Ordering::Acquire) == 0 {
             return None;
         }
         self.attentions.of(nexus, AttentionQueue::pop).flatten()
+    }
+
+    /// The same for a reset alone.
+    pub(crate) fn take_reset(&self, nexus: &Arc<NexusId>) -> Option<UnitAttention> {
+        if self.attentions.pending.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.attentions.of(nexus, AttentionQueue::pop_reset).flatten()
     }
 
     /// What a nexus would be told next, and how many conditions wait for it.
@@ -216,23 +277,60 @@ impl LogicalUnit {
 }
 
 impl Attentions {
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<(Arc<NexusId>, AttentionQueue)>) -> T) -> T {
-        let mut queues = self.queues.lock().expect("nothing panics while it is held");
-        let result = change(&mut queues);
-        let pending = queues.iter().filter(|(_, queue)| !queue.is_empty()).count();
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Listener>) -> T) -> T {
+        let mut listeners = self.queues.lock().expect("nothing panics while it is held");
+        let result = change(&mut listeners);
+        let pending = listeners
+            .iter()
+            .filter(|listener| listener.is_attached && !listener.queue.is_empty())
+            .count();
         self.pending.store(pending, Ordering::Release);
         result
     }
 
     fn of<T>(&self, nexus: &Arc<NexusId>, change: impl FnOnce(&mut AttentionQueue) -> T) -> Option<T> {
-        self.change(|queues| {
-            let (_, queue) = queues.iter_mut().find(|(known, _)| same(known, nexus))?;
-            Some(change(queue))
+        self.change(|listeners| {
+            let listener = listeners
+                .iter_mut()
+                .find(|listener| listener.is_attached && same(&listener.nexus, nexus))?;
+            Some(change(&mut listener.queue))
         })
     }
+}
+
+/// The entry of a nexus; a new one is not attached.
+fn listener<'a>(listeners: &'a mut Vec<Listener>, nexus: &Arc<NexusId>) -> &'a mut Listener {
+    let place = listeners
+        .iter()
+        .position(|known| same(&known.nexus, nexus))
+        .unwrap_or_else(|| {
+            listeners.push(Listener {
+                nexus: Arc::clone(nexus),
+                queue: AttentionQueue::default(),
+                is_attached: false,
+            });
+            listeners.len() - 1
+        });
+    &mut listeners[place]
+}
+
+/// Who is not attached and has nothing to be told is forgotten, and so are the eldest of too many.
+fn bound_absent(listeners: &mut Vec<Listener>) {
+    listeners.retain(|listener| listener.is_attached || !listener.queue.is_empty());
+    let absent = listeners.iter().filter(|listener| !listener.is_attached).count();
+    let mut surplus = absent.saturating_sub(MAX_ABSENT);
+    listeners.retain(|listener| {
+        let is_dropped = !listener.is_attached && surplus > 0;
+        surplus -= usize::from(is_dropped);
+        !is_dropped
+    });
 }
 
 /// Whether two handles name the same nexus. Usually they are the same handle.
 pub(crate) fn same(one: &Arc<NexusId>, other: &Arc<NexusId>) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }
+
+/// Nexuses that are not there and whose news of persistent reservations are kept for them. One beyond that is told
+/// no more than every new nexus is (29/00).
+const MAX_ABSENT: usize = 1024;

@@ -3,12 +3,14 @@
 mod attention;
 mod block;
 mod cdb;
+mod copy;
 mod device;
 mod engine;
 mod erasure;
 mod lu;
 mod medium;
 mod primary;
+mod reservations;
 mod sense;
 mod status;
 mod table;
@@ -21,5 +23,8 @@ mod tests;
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
 pub use lu::{LogicalUnit, UnitConfig};
+pub use reservations::{
+    KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,
+};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};

@@ -42,6 +42,8 @@ pub struct Sense {
     pub information: Option<u64>,
     /// Field pointer of an illegal request.
     pub field: Option<FieldPointer>,
+    /// COMMAND-SPECIFIC INFORMATION.
+    pub command_specific: Option<u32>,
     /// Progress indication, 0 to 65535 (SPC-4 §4.5.2.4.4).
     pub progress: Option<u16>,
     /// The unit's D_SENSE when the command ended: the format that [`encode`](Self::encode) is to be asked for.
@@ -57,6 +59,7 @@ impl Sense {
             code: (asc, ascq),
             information: None,
             field: None,
+            command_specific: None,
             progress: None,
             descriptor_format: false,
         }
@@ -94,6 +97,25 @@ impl Sense {
     pub const fn at(self, information: u64) -> Self {
         Self {
             information: Some(information),
+            ..self
+        }
+    }
+
+    /// The same for a copy that stopped at a segment: its number is COMMAND-SPECIFIC INFORMATION, and the place inside its
+    /// descriptor is pointed at (SPC-4 §4.5.2.4.5; §6.4, errors of segments).
+    #[must_use]
+    pub const fn in_segment(self, segment: u16, byte: Option<u16>) -> Self {
+        let field = match byte {
+            Some(byte) => Some(FieldPointer {
+                in_cdb: false,
+                byte,
+                bit: None,
+            }),
+            None => None,
+        };
+        Self {
+            field,
+            command_specific: Some(segment as u32),
             ..self
         }
     }
@@ -137,6 +159,7 @@ impl Sense {
             bytes[3..7].copy_from_slice(&information.to_be_bytes());
         }
         bytes[7] = 10; // bytes that follow this one
+        bytes[8..12].copy_from_slice(&self.command_specific.unwrap_or(0).to_be_bytes());
         (bytes[12], bytes[13]) = self.code;
         if let Some(specific) = self.key_specific() {
             bytes[15..18].copy_from_slice(&specific);
@@ -150,10 +173,14 @@ impl Sense {
             bytes.extend([0x00, 0x0a, 0x80, 0]); // information descriptor (§4.5.2.2), VALID
             bytes.extend(information.to_be_bytes());
         }
+        if let Some(specific) = self.command_specific {
+            bytes.extend([0x01, 0x0a, 0, 0]); // command-specific information descriptor (§4.5.2.3)
+            bytes.extend(u64::from(specific).to_be_bytes());
+        }
         if let Some([a, b, c]) = self.key_specific() {
             bytes.extend([0x02, 0x06, 0, 0, a, b, c, 0]); // sense key specific descriptor (§4.5.2.4)
         }
-        bytes[7] = u8::try_from(bytes.len() - 8).expect("two short descriptors");
+        bytes[7] = u8::try_from(bytes.len() - 8).expect("three short descriptors");
         bytes
     }
 
@@ -165,7 +192,12 @@ impl Sense {
         };
         match (self.field, self.progress) {
             (Some(field), _) => {
-                let source = if field.in_cdb { 0x40 } else { 0 };
+                let source = match (field.in_cdb, self.key) {
+                    (true, _) => 0x40,
+                    // A segment pointer, relative to the segment's descriptor.
+                    (false, SenseKey::CopyAborted) => 0x20,
+                    (false, _) => 0,
+                };
                 let bit = field.bit.map_or(0, |bit| 0x08 | (bit & 7));
                 Some(with_word(source | bit, field.byte))
             }
@@ -213,9 +245,30 @@ impl Sense {
     pub const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x00);
     pub const PARAMETER_NOT_SUPPORTED: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x01);
     pub const PARAMETER_VALUE_INVALID: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x02);
+    pub const INVALID_RELEASE_OF_PERSISTENT_RESERVATION: Self =
+        Self::new(SenseKey::IllegalRequest, 0x26, 0x04);
     pub const SAVING_PARAMETERS_NOT_SUPPORTED: Self = Self::new(SenseKey::IllegalRequest, 0x39, 0x00);
+    pub const OPERATION_IN_PROGRESS: Self = Self::new(SenseKey::IllegalRequest, 0x00, 0x16);
+    pub const UNSUPPORTED_TOKEN_TYPE: Self = Self::new(SenseKey::IllegalRequest, 0x23, 0x01);
+    pub const TOKEN_UNKNOWN: Self = Self::new(SenseKey::IllegalRequest, 0x23, 0x04);
+    pub const TOKEN_CORRUPT: Self = Self::new(SenseKey::IllegalRequest, 0x23, 0x05);
+    pub const TOKEN_REVOKED: Self = Self::new(SenseKey::IllegalRequest, 0x23, 0x06);
+    pub const TOKEN_EXPIRED: Self = Self::new(SenseKey::IllegalRequest, 0x23, 0x07);
+    pub const TOKEN_CANCELLED: Self = Self::new(SenseKey::IllegalRequest, 0x23, 0x08);
+    pub const TOKEN_DELETED: Self = Self::new(SenseKey::IllegalRequest, 0x23, 0x09);
+    pub const INVALID_TOKEN_LENGTH: Self = Self::new(SenseKey::IllegalRequest, 0x23, 0x0a);
+    pub const TOO_MANY_TARGET_DESCRIPTORS: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x06);
+    pub const UNSUPPORTED_TARGET_DESCRIPTOR_TYPE_CODE: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x07);
+    pub const TOO_MANY_SEGMENT_DESCRIPTORS: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x08);
+    pub const UNSUPPORTED_SEGMENT_DESCRIPTOR_TYPE_CODE: Self =
+        Self::new(SenseKey::IllegalRequest, 0x26, 0x09);
+    pub const INLINE_DATA_LENGTH_EXCEEDED: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x0b);
+    pub const INSUFFICIENT_RESOURCES: Self = Self::new(SenseKey::IllegalRequest, 0x55, 0x03);
+    pub const INSUFFICIENT_RESOURCES_TO_CREATE_ROD_TOKEN: Self =
+        Self::new(SenseKey::IllegalRequest, 0x55, 0x0d);
     pub const INVALID_MESSAGE_ERROR: Self = Self::new(SenseKey::IllegalRequest, 0x49, 0x00);
     pub const MEDIUM_REMOVAL_PREVENTED: Self = Self::new(SenseKey::IllegalRequest, 0x53, 0x02);
+    pub const INSUFFICIENT_REGISTRATION_RESOURCES: Self = Self::new(SenseKey::IllegalRequest, 0x55, 0x04);
 
     pub const NOT_READY_TO_READY_CHANGE: Self = Self::new(SenseKey::UnitAttention, 0x28, 0x00);
     pub const POWER_ON_OR_RESET_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x00);
@@ -223,6 +276,9 @@ impl Sense {
     pub const DEVICE_RESET_FUNCTION_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x03);
     pub const I_T_NEXUS_LOSS_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x07);
     pub const MODE_PARAMETERS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x01);
+    pub const RESERVATIONS_PREEMPTED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x03);
+    pub const RESERVATIONS_RELEASED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x04);
+    pub const REGISTRATIONS_PREEMPTED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x05);
     pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x09);
     pub const COMMANDS_CLEARED_BY_ANOTHER_INITIATOR: Self = Self::new(SenseKey::UnitAttention, 0x2f, 0x00);
     pub const INQUIRY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x03);
@@ -230,6 +286,13 @@ impl Sense {
 
     pub const WRITE_PROTECTED: Self = Self::new(SenseKey::DataProtect, 0x27, 0x00);
     pub const SPACE_ALLOCATION_FAILED_WRITE_PROTECT: Self = Self::new(SenseKey::DataProtect, 0x27, 0x07);
+
+    pub const COPY_ABORTED: Self = Self::new(SenseKey::CopyAborted, 0x00, 0x00);
+    pub const UNREACHABLE_COPY_TARGET: Self = Self::new(SenseKey::CopyAborted, 0x08, 0x04);
+    pub const THIRD_PARTY_DEVICE_FAILURE: Self = Self::new(SenseKey::CopyAborted, 0x0d, 0x01);
+    pub const COPY_TARGET_DEVICE_NOT_REACHABLE: Self = Self::new(SenseKey::CopyAborted, 0x0d, 0x02);
+    pub const INCORRECT_COPY_TARGET_DEVICE_TYPE: Self = Self::new(SenseKey::CopyAborted, 0x0d, 0x03);
+    pub const UNEXPECTED_INEXACT_SEGMENT: Self = Self::new(SenseKey::CopyAborted, 0x26, 0x0a);
 
     pub const MISCOMPARE_DURING_VERIFY_OPERATION: Self = Self::new(SenseKey::Miscompare, 0x1d, 0x00);
 }
@@ -280,6 +343,20 @@ mod tests {
             in_cdb.encode(true),
             [
                 0x72, 0x05, 0x24, 0x00, 0, 0, 0, 8, 0x02, 0x06, 0, 0, 0xcf, 0, 1, 0
+            ]
+        );
+    }
+
+    #[test]
+    fn segment_pointers_name_the_segment_and_a_place_in_it() {
+        let sense = Sense::UNREACHABLE_COPY_TARGET.in_segment(3, Some(6));
+        let fixed = sense.encode(false);
+        assert_eq!(fixed[2..4], [0x0a, 0]);
+        assert_eq!(fixed[8..], [0, 0, 0, 3, 0x08, 0x04, 0, 0xa0, 0, 6]);
+        assert_eq!(
+            sense.encode(true)[7..],
+            [
+                20, 0x01, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0x02, 0x06, 0, 0, 0xa0, 0, 6, 0
             ]
         );
     }

@@ -5,7 +5,7 @@
 use super::cdb::{Cdb, LbaRange};
 use super::engine::CommandContext;
 use super::primary::vpd::{AtomicLimits, is_thin};
-use super::{Failure, LogicalUnit, block, primary};
+use super::{Failure, LogicalUnit, block, copy, primary};
 use crate::transfer::Transfer;
 
 /// One command.
@@ -70,7 +70,6 @@ pub(crate) struct Needs {
     /// The blocks that the CDB names.
     pub(crate) range: Option<RangeField>,
     /// What a reservation of another nexus does to it.
-    #[expect(dead_code, reason = "reservations are enforced when there are some")]
     pub(crate) reservation: ReservationClass,
     /// What a pending unit attention does to it.
     pub(crate) attention: AttentionRule,
@@ -96,17 +95,54 @@ pub(crate) enum Access {
     Write,
     /// Reads and writes them in one step that nobody else may see half done.
     Exclusive,
+    /// Reads them while nobody writes them.
+    ReadStill,
 }
 
-/// Columns of the tables "commands allowed in the presence of reservations" (SPC-4, SBC-4).
+impl Access {
+    /// Whether the blocks may differ afterwards.
+    pub(crate) const fn writes(self) -> bool {
+        match self {
+            Self::Exclusive | Self::Write => true,
+            Self::Read | Self::ReadStill => false,
+        }
+    }
+}
+
+/// Rows of the tables "commands allowed in the presence of reservations" (SPC-4 table 65, SBC-4 table 13). A reservation
+/// of SPC-2 keeps out all but the first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReservationClass {
     /// Runs whatever is reserved.
     Always,
+    /// Runs beside every persistent reservation.
+    Persistent,
     /// Reads the medium or what it says: conflicts with exclusive access.
     Reads,
     /// Changes the medium or the unit: conflicts with write exclusive too.
     Writes,
+    /// `Always` when these bits of the CDB have this value, else `Writes`.
+    WritesUnless {
+        /// Byte of the CDB.
+        byte: u8,
+        /// Its bits.
+        mask: u8,
+        /// Their value.
+        value: u8,
+    },
+}
+
+impl ReservationClass {
+    /// The class of one CDB.
+    pub(crate) fn of(self, cdb: Cdb<'_>) -> Self {
+        match self {
+            Self::WritesUnless { byte, mask, value } if cdb.u8_at(byte.into()) & mask == value => {
+                Self::Always
+            }
+            Self::WritesUnless { .. } => Self::Writes,
+            Self::Always | Self::Persistent | Self::Reads | Self::Writes => self,
+        }
+    }
 }
 
 /// What a pending unit attention does to a command (SAM-5 §5.14).
@@ -203,22 +239,33 @@ impl Needs {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Operation {
     CompareAndWrite,
+    CopyOperatingParameters,
+    CopyOperationAbort,
+    CopyStatus,
+    ExtendedCopy,
+    FailedSegmentDetails,
     FormatUnit,
     GetLbaStatus,
     Inquiry,
     ModeSelect,
     ModeSense,
     OrWrite,
+    PersistentReserveIn,
+    PersistentReserveOut,
+    PopulateToken,
     PreFetch,
     PreventAllow,
     Read,
     ReadCapacity10,
     ReadCapacity16,
     ReadDefectData,
+    Release,
     ReportLuns,
     ReportOpcodes,
     ReportTmfs,
     RequestSense,
+    Reserve,
+    RodTokenInformation,
     Sanitize,
     StartStop,
     SynchronizeCache,
@@ -229,6 +276,7 @@ pub(crate) enum Operation {
     WriteAndVerify,
     WriteAtomic,
     WriteSame,
+    WriteUsingToken,
 }
 
 impl Operation {
@@ -241,22 +289,34 @@ impl Operation {
     ) -> Result<(), Failure> {
         match self {
             Self::CompareAndWrite => block::compare_and_write::run(context, cdb, data).await,
+            Self::CopyOperatingParameters => copy::operating_parameters::run(context, cdb, data).await,
+            Self::CopyOperationAbort => copy::operation_abort::run(context, cdb, data).await,
+            Self::CopyStatus => copy::copy_status::run(context, cdb, data).await,
+            // Boxed: all other commands would carry the size of these.
+            Self::ExtendedCopy => Box::pin(copy::extended_copy::run(context, cdb, data)).await,
+            Self::FailedSegmentDetails => copy::failed_segment::run(context, cdb, data).await,
             Self::FormatUnit => block::format_unit::run(context, cdb, data).await,
             Self::GetLbaStatus => block::get_lba_status::run(context, cdb, data).await,
             Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
             Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
             Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
             Self::OrWrite => block::or_write::run(context, cdb, data).await,
+            Self::PersistentReserveIn => primary::persistent_reserve_in::run(context, cdb, data).await,
+            Self::PersistentReserveOut => primary::persistent_reserve_out::run(context, cdb, data).await,
+            Self::PopulateToken => Box::pin(copy::populate_token::run(context, cdb, data)).await,
             Self::PreFetch => block::pre_fetch::run(context, cdb, data).await,
             Self::PreventAllow => block::prevent_allow::run(context, cdb, data).await,
             Self::Read => block::read::run(context, cdb, data).await,
             Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
             Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
             Self::ReadDefectData => block::read_defect_data::run(context, cdb, data).await,
+            Self::Release => primary::release::run(context, cdb, data).await,
             Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
             Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
             Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
             Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::Reserve => primary::reserve::run(context, cdb, data).await,
+            Self::RodTokenInformation => copy::rod_token_information::run(context, cdb, data).await,
             Self::Sanitize => block::sanitize::run(context, cdb, data).await,
             Self::StartStop => block::start_stop::run(context, cdb, data).await,
             Self::SynchronizeCache => block::sync_cache::run(context, cdb, data).await,
@@ -267,6 +327,7 @@ impl Operation {
             Self::WriteAndVerify => block::write_and_verify::run(context, cdb, data).await,
             Self::WriteAtomic => block::write_atomic::run(context, cdb, data).await,
             Self::WriteSame => block::write_same::run(context, cdb, data).await,
+            Self::WriteUsingToken => Box::pin(copy::write_using_token::run(context, cdb, data)).await,
         }
     }
 }
@@ -280,6 +341,8 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::write::WRITE_6,
     &primary::inquiry::SPEC,
     &primary::mode_select::MODE_SELECT_6,
+    &primary::reserve::RESERVE_6,
+    &primary::release::RELEASE_6,
     &primary::mode_sense::MODE_SENSE_6,
     &block::start_stop::SPEC,
     &block::prevent_allow::SPEC,
@@ -298,7 +361,31 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::sanitize::CRYPTOGRAPHIC_ERASE,
     &block::sanitize::EXIT_FAILURE_MODE,
     &primary::mode_select::MODE_SELECT_10,
+    &primary::reserve::RESERVE_10,
+    &primary::release::RELEASE_10,
     &primary::mode_sense::MODE_SENSE_10,
+    &primary::persistent_reserve_in::READ_KEYS,
+    &primary::persistent_reserve_in::READ_RESERVATION,
+    &primary::persistent_reserve_in::REPORT_CAPABILITIES,
+    &primary::persistent_reserve_in::READ_FULL_STATUS,
+    &primary::persistent_reserve_out::REGISTER,
+    &primary::persistent_reserve_out::RESERVE,
+    &primary::persistent_reserve_out::RELEASE,
+    &primary::persistent_reserve_out::CLEAR,
+    &primary::persistent_reserve_out::PREEMPT,
+    &primary::persistent_reserve_out::PREEMPT_AND_ABORT,
+    &primary::persistent_reserve_out::REGISTER_AND_IGNORE,
+    &primary::persistent_reserve_out::REGISTER_AND_MOVE,
+    &primary::persistent_reserve_out::REPLACE_LOST,
+    &copy::extended_copy::SPEC,
+    &copy::populate_token::SPEC,
+    &copy::write_using_token::SPEC,
+    &copy::operation_abort::SPEC,
+    &copy::copy_status::COPY_STATUS_LID1,
+    &copy::operating_parameters::SPEC,
+    &copy::failed_segment::SPEC,
+    &copy::copy_status::COPY_STATUS_LID4,
+    &copy::rod_token_information::SPEC,
     &block::read::READ_16,
     &block::compare_and_write::SPEC,
     &block::write::WRITE_16,

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::copy::RodWatch;
 use super::table::Access;
 use super::{Failure, TaskAttribute};
 use crate::nexus::NexusId;
@@ -28,6 +29,8 @@ pub(crate) struct TaskSet {
     state: Mutex<State>,
     /// Told whenever a task left or ceased to hold others, if somebody waits.
     changed: Notify,
+    /// Who has to know of every change of the medium.
+    watch: RodWatch,
 }
 
 #[derive(Debug, Default)]
@@ -103,6 +106,9 @@ impl TaskSet {
         let seq = state.next;
         state.next += 1;
         let running = state.obstacle(seq, &who, claim.as_ref(), true).is_none();
+        if running {
+            self.watch.task_runs(claim.as_ref());
+        }
         state.tasks.push(Entry {
             seq,
             who,
@@ -119,9 +125,13 @@ impl TaskSet {
 
     /// Fires the signals of all tasks whose nexus is `concerned`. Returns the nexuses that lost tasks, each once.
     pub(crate) fn abort(&self, concerned: impl Fn(&Arc<NexusId>) -> bool) -> Vec<Arc<NexusId>> {
+        self.abort_where(|entry| concerned(&entry.who.nexus))
+    }
+
+    fn abort_where(&self, concerned: impl Fn(&Entry) -> bool) -> Vec<Arc<NexusId>> {
         let mut losers: Vec<Arc<NexusId>> = Vec::new();
         for entry in &self.state().tasks {
-            if entry.who.abort.is_fired() || !concerned(&entry.who.nexus) {
+            if entry.who.abort.is_fired() || !concerned(entry) {
                 continue;
             }
             entry.who.abort.fire();
@@ -131,6 +141,11 @@ impl TaskSet {
             }
         }
         losers
+    }
+
+    /// Those that have to know of changes.
+    pub(crate) fn watch(&self) -> &RodWatch {
+        &self.watch
     }
 
     /// Whether a nexus has a task here that was not aborted.
@@ -203,6 +218,12 @@ impl TaskTicket {
         self.wait(false).await
     }
 
+    /// [`TaskSet::abort`] for all tasks but this one.
+    pub(crate) fn abort_others(&self, concerned: impl Fn(&Arc<NexusId>) -> bool) -> Vec<Arc<NexusId>> {
+        self.set
+            .abort_where(|entry| entry.seq != self.seq && concerned(&entry.who.nexus))
+    }
+
     /// Claims nothing any more.
     pub(crate) fn release(&self) {
         let anyone_waits = {
@@ -227,6 +248,7 @@ impl TaskTicket {
                 let (who, claim) = (entry.who.clone(), entry.claim.clone());
                 let Some(obstacle) = state.obstacle(self.seq, &who, claim.as_ref(), enters) else {
                     state.entry(self.seq).running = true;
+                    self.set.watch.task_runs(claim.as_ref());
                     return Ok(());
                 };
                 changed.as_mut().enable();
@@ -283,11 +305,12 @@ struct Overlap(Access, Access);
 
 impl Overlap {
     fn writes(self) -> bool {
-        self.0 != Access::Read || self.1 != Access::Read
+        self.0.writes() || self.1.writes()
     }
 
     fn is_exclusive(self) -> bool {
-        self.0 == Access::Exclusive || self.1 == Access::Exclusive
+        let kept_still = self.0 == Access::ReadStill || self.1 == Access::ReadStill;
+        self.0 == Access::Exclusive || self.1 == Access::Exclusive || (kept_still && self.writes())
     }
 }
 

@@ -1,6 +1,7 @@
 //! For unit tests: a device with one unit in memory, and a connection that answers `Get` and collects `Put`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use backstores::{BlockStore, BufPool, CHUNK, FaultStore, IoBuf, StoreOptions, StoreSource};
 use bytes::Bytes;
@@ -59,10 +60,20 @@ pub(crate) fn nexus(isid: u8) -> Arc<NexusId> {
 /// A device with these units as LUN 0, 1, …
 pub(crate) fn device(units: &[Arc<LogicalUnit>]) -> Arc<TargetDevice> {
     let device = TargetDevice::new("iqn.2024-01.org.example:disk".parse().unwrap(), &[Tpgt(1)]);
+    device.seed(counted);
     for (number, unit) in (0..).zip(units) {
         assert!(device.map(number, Arc::clone(unit)));
     }
     device
+}
+
+/// Bytes that never come again, in place of random ones.
+pub(crate) fn counted(bytes: &mut [u8]) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    for chunk in bytes.chunks_mut(8) {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        chunk.copy_from_slice(&next[..chunk.len()]);
+    }
 }
 
 /// One command to be run.
@@ -197,6 +208,14 @@ pub(crate) struct Connection {
     data_out: Vec<u8>,
 }
 
+/// One for each thread: to make one takes longer than most commands.
+fn pool() -> Arc<BufPool> {
+    thread_local! {
+        static POOL: Arc<BufPool> = BufPool::new(16 << 20);
+    }
+    POOL.with(Arc::clone)
+}
+
 /// A transfer's setup and the connection behind it.
 pub(crate) fn connection(
     expected_in: u32,
@@ -218,7 +237,7 @@ pub(crate) fn connection(
         events: to_connection,
         budget: Arc::new(Semaphore::new(4 << 20)),
         out_budget: Arc::new(Semaphore::new(8 << 20)),
-        pool: BufPool::new(16 << 20),
+        pool: pool(),
         abort: AbortSignal::default(),
     };
     (setup, Connection { events, data_out })

@@ -13,9 +13,20 @@ pub struct AbortSignal(Arc<AbortState>);
 struct AbortState {
     fired: AtomicBool,
     wake: Notify,
+    /// Whose abort is also ours.
+    parent: Option<AbortSignal>,
 }
 
 impl AbortSignal {
+    /// The signal of a part of the task: it fires with the task's, and it can fire alone.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Self(Arc::new(AbortState {
+            parent: Some(self.clone()),
+            ..AbortState::default()
+        }))
+    }
+
     /// Aborts. Idempotent, callable from any thread.
     pub fn fire(&self) {
         self.0.fired.store(true, Ordering::Release);
@@ -25,7 +36,7 @@ impl AbortSignal {
     /// Whether it was aborted.
     #[must_use]
     pub fn is_fired(&self) -> bool {
-        self.0.fired.load(Ordering::Acquire)
+        self.0.fired.load(Ordering::Acquire) || self.0.parent.as_ref().is_some_and(Self::is_fired)
     }
 
     /// Waits until it is aborted.
@@ -37,7 +48,36 @@ impl AbortSignal {
             if self.is_fired() {
                 return;
             }
-            woken.await;
+            match &self.0.parent {
+                // Parts have no parts of their own, so this goes one step deep.
+                Some(parent) => tokio::select! {
+                    () = woken => {}
+                    () = Box::pin(parent.fired()) => {}
+                },
+                None => woken.await,
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_is_aborted_with_its_task_and_never_the_other_way() {
+        let task = AbortSignal::default();
+        let (alone, with_it) = (task.part(), task.part());
+        alone.fire();
+        alone.fired().await;
+        assert!(!task.is_fired() && !with_it.is_fired());
+        let waits = tokio::spawn({
+            let with_it = with_it.clone();
+            async move { with_it.fired().await }
+        });
+        tokio::task::yield_now().await;
+        task.fire();
+        waits.await.unwrap();
+        assert!(with_it.is_fired());
     }
 }

@@ -86,9 +86,33 @@ impl CheckedDisk {
             && sense.key == SenseKey::Miscompare
         {
             self.model.miscompared(cdb, &out, sense.information);
+        } else if let Some(sense) = sense
+            && sense.key == SenseKey::CopyAborted
+        {
+            let done = sense.command_specific.expect("the segment is told");
+            self.model
+                .copied(&out, usize::try_from(done).expect("few segments"));
         }
         self.let_erasure_end().await;
+        self.let_copy_end(cdb).await;
         self.compare().await;
+    }
+
+    /// A token may still be written when its command has ended.
+    async fn let_copy_end(&self, cdb: &[u8; 16]) {
+        if !matches!((cdb[0], cdb[1]), (0x83, 0x11)) {
+            return;
+        }
+        let mut ask = [0; 16];
+        (ask[0], ask[1], ask[13]) = (0x84, 0x05, 32);
+        ask[2..6].copy_from_slice(&cdb[6..10]);
+        loop {
+            let (_, data) = self.command(&ask, 32, &[]).await;
+            if data.get(5) != Some(&IN_BACKGROUND) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     /// What was begun in the background is done when the unit is ready again.
@@ -174,6 +198,8 @@ impl CheckedDisk {
     }
 }
 
+/// COPY OPERATION STATUS.
+const IN_BACKGROUND: u8 = 0x12;
 const REQUEST_SENSE: [u8; 16] = [0x03, 0, 0, 0, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 #[cfg(test)]

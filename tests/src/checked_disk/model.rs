@@ -81,14 +81,10 @@ impl Model {
             (0x04, _) | (0x48, 0x02) => self.0.fill(0),
             (0x48, 0x01) => {
                 let pattern_len = usize::from(u16::from_be_bytes([out[2], out[3]]));
-                let (count, inverted) = (out[0] & 0x1f, out[0] & 0x80 != 0);
-                let flip = if inverted && count % 2 == 0 { 0xff } else { 0 };
+                // However often it is inverted, the last pass is the pattern.
                 for block in self.0.chunks_exact_mut(BLOCK) {
                     let pattern = out[4..4 + pattern_len].iter().cycle();
-                    block
-                        .iter_mut()
-                        .zip(pattern)
-                        .for_each(|(byte, new)| *byte = new ^ flip);
+                    block.iter_mut().zip(pattern).for_each(|(byte, new)| *byte = *new);
                 }
             }
             (0x42, _) => {
@@ -104,7 +100,37 @@ impl Model {
                     self.0[span(number_64(descriptor), blocks)].fill(0);
                 }
             }
+            (0x83, 0x00) if !out.is_empty() => self.copied(out, usize::MAX),
+            // Without a token of its own the disk has zeroes to write, and nothing else.
+            (0x83, 0x11) if !out.is_empty() => {
+                let len = usize::from(u16::from_be_bytes([out[534], out[535]]));
+                for descriptor in out[536..536 + len].chunks_exact(16) {
+                    let blocks = u64::from(number_32(&descriptor[8..]));
+                    self.0[span(number_64(descriptor), blocks)].fill(0);
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// EXTENDED COPY did as many segments. Whatever units it names, there is but one.
+    pub(super) fn copied(&mut self, list: &[u8], done: usize) {
+        let units = usize::from(u16::from_be_bytes([list[2], list[3]]));
+        let segments = usize::try_from(number_32(&list[8..])).expect("a short list");
+        let mut rest = &list[16 + units..16 + units + segments];
+        for _ in 0..done {
+            let [kind, ..] = rest else { return };
+            let offset = |at: usize| usize::from(u16::from_be_bytes([rest[at], rest[at + 1]]));
+            let (from, to) = (len(number_64(&rest[12..])), len(number_64(&rest[20..])));
+            if *kind == 0x02 {
+                self.0.copy_within(from..from + offset(10) * BLOCK, to);
+                rest = &rest[28..];
+            } else {
+                let bytes = usize::try_from(number_32(&rest[8..])).expect("a short segment");
+                let from = from + offset(28);
+                self.0.copy_within(from..from + bytes, to + offset(30));
+                rest = &rest[32..];
+            }
         }
     }
 

@@ -48,18 +48,21 @@ async fn two_paths_with_probes_for_offloads() {
     }
     assert_eq!(names[0], names[1]);
 
-    // ATS, REPORT TARGET PORT GROUPS, EXTENDED COPY, RECEIVE COPY RESULTS: not there, and said so.
-    for probe in [
-        &[0x89][..],
-        &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 2],
-        &[0x83],
-        &[0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2],
-    ] {
-        let end = first.command(cdb::cdb(probe)).read(512).run().await;
-        let (key, asc, _) = end.sense();
-        assert_eq!(key, 0x5, "{probe:02x?}");
-        assert!(asc == 0x20 || asc == 0x24, "{probe:02x?}: {asc:#04x}");
-    }
+    // ATS: a heartbeat block is taken by whoever knows what is in it. The loser learns where it differs.
+    let mut take = cdb::cdb(&[0x89]);
+    take[13] = 1;
+    let (free, ours, theirs) = ([0; 512], [0x11; 512], [0x22; 512]);
+    let heartbeat = first.command(take).write(&[free, ours].concat());
+    heartbeat.run().await.good();
+    let heartbeat = second.command(take).write(&[free, theirs].concat()).run().await;
+    assert_eq!(heartbeat.sense(), (0xe, 0x1d, 0x00), "miscompare");
+    assert_eq!(second.read(0, 1).await, ours);
+
+    // RECEIVE COPY RESULTS: which copies there are. EXTENDED COPY is tried without a list.
+    let probe = cdb::cdb(&[0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    let end = first.command(probe).read(512).run().await.good();
+    assert_eq!((end.data[43], &end.data[44..]), (3, &[0x02, 0x0a, 0xe4][..]));
+    first.command(cdb::cdb(&[0x83])).run().await.good();
     // WRITE SAME (16) with UNMAP and UNMAP: there, and they give zeroes.
     first.write(0, &[0x31; 65_536]).await;
     let mut write_same = cdb::cdb(&[0x93, 0x08]);

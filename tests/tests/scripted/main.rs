@@ -1,6 +1,8 @@
 //! Conversations with the whole target over a real socket, one topic a file.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod block_commands;
+mod copy;
 mod digests;
 mod discovery;
 mod esxi_shaped;
@@ -8,6 +10,7 @@ mod hostile;
 mod login;
 mod queries;
 mod read_write;
+mod reservations;
 mod residuals;
 mod sessions;
 mod task_management;

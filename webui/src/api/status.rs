@@ -111,6 +111,8 @@ fn of(web: &Web) -> Status {
     let closed = portals
         .iter()
         .filter_map(|portal| Some(format!("{}: {}", portal.id, portal.problem.as_ref()?)));
+    let refused = control.refused_units().into_iter();
+    let refused = refused.map(|(id, problem)| format!("unit {id} is not served: {problem}"));
     Status {
         version: web.0.version.to_owned(),
         uptime: web.0.began.elapsed().as_secs(),
@@ -121,7 +123,7 @@ fn of(web: &Web) -> Status {
         sessions: control.sessions().len(),
         half_open_logins: control.half_open_logins().len(),
         abandoned_commands: control.node().abandoned_commands(),
-        alerts: missing.chain(closed).collect(),
+        alerts: missing.chain(refused).chain(closed).collect(),
         portals,
         stores,
     }

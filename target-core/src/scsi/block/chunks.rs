@@ -32,6 +32,14 @@ pub(crate) fn strides(at: u64, len: u64) -> impl Iterator<Item = Range<u64>> {
         .filter(|stride| !stride.is_empty())
 }
 
+/// Between two pieces everybody else on the same core has a turn: a store in memory never makes a command wait, so that a
+/// long one would hold all others up.
+pub(crate) async fn turn(between_two: bool) {
+    if between_two {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Bytes of a stride.
 const STRIDE: u64 = 16 << 20;
 

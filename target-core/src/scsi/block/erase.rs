@@ -32,7 +32,7 @@ pub(super) enum Work {
         pattern: Vec<u8>,
         /// How often.
         passes: u8,
-        /// Every other time all bits are inverted.
+        /// Every other time all bits are inverted, but not the last time.
         invert: bool,
     },
 }
@@ -121,14 +121,15 @@ impl Job {
 
     async fn overwrite(&self, mut pattern: Vec<u8>, passes: u8, invert: bool) -> Result<(), StoreError> {
         let total = self.size.saturating_mul(u64::from(passes));
+        let starts_inverted = passes.is_multiple_of(2);
         for pass in 0..u64::from(passes) {
+            if invert && (pass > 0 || starts_inverted) {
+                pattern.iter_mut().for_each(|byte| *byte = !*byte);
+            }
             let done = pass * self.size;
             let progress = |bytes| self.unit.erasure().advance(done + bytes, total);
             self.fill(&pattern, 0, self.size, progress).await?;
             self.unit.store().flush().await?;
-            if invert {
-                pattern.iter_mut().for_each(|byte| *byte = !*byte);
-            }
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ pub(crate) async fn run(
     cdb: Cdb<'_>,
     data: &mut Transfer,
 ) -> Result<(), Failure> {
-    if context.unit().erasure().has_sanitize_failed() {
+    if let Some(ErasureKind::Sanitize { .. }) = context.unit().erasure().failed() {
         // Nothing but another SANITIZE helps then.
         return Err(Sense::SANITIZE_COMMAND_FAILED.into());
     }

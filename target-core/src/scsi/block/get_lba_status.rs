@@ -67,6 +67,8 @@ async fn runs(context: &CommandContext<'_>, most: usize, data: &Transfer) -> Res
         if at >= geometry.size {
             break;
         }
+        // A look may take a while without waiting for anything.
+        yield_now().await;
         data.check()?;
         let extent = store.extent(at..geometry.size).await?;
         let run = Run {
@@ -82,7 +84,6 @@ async fn runs(context: &CommandContext<'_>, most: usize, data: &Transfer) -> Res
             break;
         }
         runs.push(run);
-        yield_now().await;
     }
     Ok(runs)
 }
@@ -117,7 +118,7 @@ const HEADER_LEN: usize = 8;
 const DESCRIPTOR_LEN: usize = 16;
 const MAXIMUM_DESCRIPTORS: usize = 1024;
 /// Each look may cost a system call.
-const MAXIMUM_LOOKS: usize = 4096;
+const MAXIMUM_LOOKS: usize = 2048;
 
 #[cfg(test)]
 mod tests {

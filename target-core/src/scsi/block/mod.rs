@@ -1,9 +1,9 @@
 //! Commands of block devices (SBC-4), one file each.
 
-mod chunks;
 mod erase;
 mod usage;
 
+pub(crate) mod chunks;
 pub(crate) mod compare_and_write;
 pub(crate) mod format_unit;
 pub(crate) mod get_lba_status;

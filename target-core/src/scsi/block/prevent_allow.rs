@@ -3,7 +3,7 @@
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -13,7 +13,14 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     // Bit 1 prevented changers once; it is reserved.
     usage: &[0x1e, 0, 0, 0, PREVENT, 0],
     offer: Offer::Removable,
-    needs: Needs::UNIT,
+    needs: Needs {
+        reservation: ReservationClass::WritesUnless {
+            byte: 4,
+            mask: PREVENT,
+            value: 0,
+        },
+        ..Needs::UNIT
+    },
     timeout_s: 10,
     operation: Operation::PreventAllow,
 };

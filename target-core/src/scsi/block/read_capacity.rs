@@ -6,7 +6,7 @@ use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::primary::vpd::is_thin;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const READ_CAPACITY_10: CommandSpec = CommandSpec {
@@ -15,7 +15,10 @@ pub(crate) const READ_CAPACITY_10: CommandSpec = CommandSpec {
     name: "READ CAPACITY (10)",
     usage: &[0x25, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, PMI, 0],
     offer: Offer::Always,
-    needs: Needs::MEDIUM,
+    needs: Needs {
+        reservation: ReservationClass::Persistent,
+        ..Needs::MEDIUM
+    },
     timeout_s: 10,
     operation: Operation::ReadCapacity10,
 };

@@ -61,18 +61,28 @@ pub(crate) async fn run(
     data: &mut Transfer,
 ) -> Result<(), Failure> {
     let flags = cdb.u8_at(1);
+    let unrestricted = flags & AUSE != 0;
+    let erasure = context.unit().erasure();
     let list_len = usize::from(cdb.u16_at(7));
     let work = match cdb.service_action() {
         0x01 => overwrite(context, list_len, data).await?,
         _ if list_len != 0 => return Err(Cdb::invalid_field(PARAMETER_LIST_LENGTH)),
         0x02 => Work::EraseBlocks,
         0x03 => Work::EraseKey,
-        _ => return context.unit().erasure().exit_failure_mode(),
+        _ => return erasure.exit_failure_mode(),
     };
-    let kind = ErasureKind::Sanitize {
-        unrestricted: flags & AUSE != 0,
-    };
-    erase::start(context, kind, work, flags & IMMED != 0, data).await
+    if let (Some(ErasureKind::Sanitize { unrestricted: false }), true) = (erasure.failed(), unrestricted) {
+        // What failed forbade a way out, and that is not to be had by the next attempt.
+        return Err(Cdb::invalid_bit(1, 5));
+    }
+    erase::start(
+        context,
+        ErasureKind::Sanitize { unrestricted },
+        work,
+        flags & IMMED != 0,
+        data,
+    )
+    .await
 }
 
 async fn overwrite(

@@ -5,7 +5,7 @@
 
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::scsi::{Failure, UnitAttention};
 use crate::transfer::Transfer;
 
@@ -22,7 +22,14 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
         0,
     ],
     offer: Offer::Always,
-    needs: Needs::UNIT,
+    needs: Needs {
+        reservation: ReservationClass::WritesUnless {
+            byte: 4,
+            mask: POWER_CONDITION | START,
+            value: START,
+        },
+        ..Needs::UNIT
+    },
     timeout_s: 60,
     operation: Operation::StartStop,
 };

@@ -8,7 +8,7 @@ use super::usage;
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_10_to_end, lba_range_16_to_end};
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SYNCHRONIZE_CACHE_10: CommandSpec = CommandSpec {
@@ -17,7 +17,10 @@ pub(crate) const SYNCHRONIZE_CACHE_10: CommandSpec = CommandSpec {
     name: "SYNCHRONIZE CACHE (10)",
     usage: &usage::ten(0x35, SYNC_NV | IMMED),
     offer: Offer::Always,
-    needs: Needs::named(lba_range_10_to_end),
+    needs: Needs {
+        reservation: ReservationClass::Writes,
+        ..Needs::named(lba_range_10_to_end)
+    },
     timeout_s: 60,
     operation: Operation::SynchronizeCache,
 };
@@ -26,7 +29,10 @@ pub(crate) const SYNCHRONIZE_CACHE_16: CommandSpec = CommandSpec {
     opcode: 0x91,
     name: "SYNCHRONIZE CACHE (16)",
     usage: &usage::sixteen(0x91, SYNC_NV | IMMED),
-    needs: Needs::named(lba_range_16_to_end),
+    needs: Needs {
+        reservation: ReservationClass::Writes,
+        ..Needs::named(lba_range_16_to_end)
+    },
     ..SYNCHRONIZE_CACHE_10
 };
 

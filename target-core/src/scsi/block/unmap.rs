@@ -1,8 +1,6 @@
 //! UNMAP (SBC-4): gives the space of runs of blocks back. They read as zeroes afterwards.
 
-use tokio::task::yield_now;
-
-use super::chunks::strides;
+use super::chunks::{strides, turn};
 use super::usage::GROUP;
 use crate::scsi::cdb::{Cdb, LbaRange};
 use crate::scsi::engine::CommandContext;
@@ -46,10 +44,11 @@ pub(crate) async fn run(
                 access: Access::Write,
             })
             .await?;
-        for bytes in strides(range.lba * block, range.blocks * block) {
+        let at = range.lba * block;
+        for bytes in strides(at, range.blocks * block) {
+            turn(bytes.start > at).await;
             data.check()?;
             unit.store().unmap(bytes).await?;
-            yield_now().await;
         }
     }
     unit.settle_unmapped().await

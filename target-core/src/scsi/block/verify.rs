@@ -1,6 +1,6 @@
 //! VERIFY (10), (12) and (16) (SBC-4): reads the blocks, and with BYTCHK compares them with Data-Out.
 
-use super::chunks::chunks;
+use super::chunks::{chunks, turn};
 use super::usage;
 use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10, lba_range_12, lba_range_16};
 use crate::scsi::engine::CommandContext;
@@ -53,7 +53,9 @@ pub(crate) async fn run(
 async fn read_all(context: &CommandContext<'_>, range: LbaRange, data: &mut Transfer) -> Result<(), Failure> {
     let store = context.unit().store();
     let block = u64::from(store.geometry().block_size);
-    for chunk in chunks(range.lba * block, range.blocks * block) {
+    let at = range.lba * block;
+    for chunk in chunks(at, range.blocks * block) {
+        turn(chunk.at > at).await;
         let buf = data.buffer(chunk.len).await;
         data.check()?;
         store.read(chunk.at, buf).await?;
@@ -97,7 +99,9 @@ async fn compare_each(
         return Err(Sense::INVALID_FIELD_IN_CDB.into());
     }
     let expected = data.get(block_size).await?;
-    for chunk in chunks(range.lba * block, range.blocks * block) {
+    let at = range.lba * block;
+    for chunk in chunks(at, range.blocks * block) {
+        turn(chunk.at > at).await;
         let buf = data.second_buffer(chunk.len);
         data.check()?;
         let found = store.read(chunk.at, buf).await?;

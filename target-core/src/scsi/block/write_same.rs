@@ -2,9 +2,8 @@
 //! need no space.
 
 use backstores::{CHUNK, Durability};
-use tokio::task::yield_now;
 
-use super::chunks::{chunks, strides};
+use super::chunks::{chunks, strides, turn};
 use super::usage;
 use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10_to_end, lba_range_16_to_end};
 use crate::scsi::engine::CommandContext;
@@ -82,14 +81,15 @@ async fn zero(
     data: &Transfer,
 ) -> Result<(), Failure> {
     let unit = context.unit();
-    for bytes in strides(range.lba * block, range.blocks * block) {
+    let at = range.lba * block;
+    for bytes in strides(at, range.blocks * block) {
+        turn(bytes.start > at).await;
         data.check()?;
         if unmap {
             unit.store().unmap(bytes).await?;
         } else {
             unit.store().write_zeroes(bytes, durability).await?;
         }
-        yield_now().await;
     }
     if unmap {
         unit.settle_unmapped().await?;
@@ -112,7 +112,9 @@ async fn repeat(
     for slot in buf.chunks_exact_mut(pattern.len()) {
         slot.copy_from_slice(pattern);
     }
-    for chunk in chunks(range.lba * block, len) {
+    let at = range.lba * block;
+    for chunk in chunks(at, len) {
+        turn(chunk.at > at).await;
         data.check()?;
         buf.set_len(chunk.len);
         buf = store.write(chunk.at, buf, durability).await?;

@@ -59,6 +59,7 @@ fn standard(config: &UnitConfig) -> Vec<u8> {
     reply[2] = VERSION_SPC_4;
     reply[3] = HISUP | RESPONSE_FORMAT;
     reply[4] = ADDITIONAL_LENGTH;
+    reply[5] |= THIRD_PARTY_COPY;
     reply[7] = CMDQUE;
     pad(&mut reply[8..16], &config.vendor);
     pad(&mut reply[16..32], &config.product);
@@ -98,6 +99,8 @@ const VERSION_SPC_4: u8 = 6;
 /// LUNs are reported in the format of REPORT LUNS.
 const HISUP: u8 = 0x10;
 const RESPONSE_FORMAT: u8 = 2;
+/// 3PC: copies by EXTENDED COPY and by token.
+const THIRD_PARTY_COPY: u8 = 0x08;
 /// The unit has a task set that takes more than one command.
 const CMDQUE: u8 = 0x02;
 
@@ -112,7 +115,7 @@ mod tests {
     #[test]
     fn standard_data_name_the_unit_and_its_standards() {
         let reply = standard(&config());
-        assert_eq!(reply[..8], [0x00, 0x00, 0x06, 0x12, 91, 0, 0, 0x02]);
+        assert_eq!(reply[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x08, 0, 0x02]);
         assert_eq!(&reply[8..36], b"LUNAPORTdisk            0001");
         assert_eq!(reply[36..58], [0; 22]);
         assert_eq!(reply[58..66], [0x00, 0xa0, 0x09, 0x60, 0x04, 0x60, 0x04, 0xc0]);

@@ -3,7 +3,7 @@
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{COMMANDS, CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{COMMANDS, CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -25,7 +25,10 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
         0,
     ],
     offer: Offer::Always,
-    needs: Needs::UNIT,
+    needs: Needs {
+        reservation: ReservationClass::Reads,
+        ..Needs::UNIT
+    },
     timeout_s: 10,
     operation: Operation::ReportOpcodes,
 };

@@ -3,7 +3,7 @@
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -12,7 +12,10 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     name: "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS",
     usage: &[0xa3, 0x0d, REPD, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0],
     offer: Offer::Always,
-    needs: Needs::UNIT,
+    needs: Needs {
+        reservation: ReservationClass::Reads,
+        ..Needs::UNIT
+    },
     timeout_s: 10,
     operation: Operation::ReportTmfs,
 };

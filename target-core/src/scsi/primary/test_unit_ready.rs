@@ -15,7 +15,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     usage: &[0x00, 0, 0, 0, 0, 0],
     offer: Offer::Always,
     needs: Needs {
-        reservation: ReservationClass::Always,
+        reservation: ReservationClass::Persistent,
         ..Needs::MEDIUM
     },
     timeout_s: 10,

@@ -59,7 +59,7 @@ async fn sanitizing(flags: u8) -> (Arc<TargetDevice>, Arc<FaultStore>) {
 async fn overwriting_writes_the_pattern_over_every_block() {
     for (head, pattern, expected) in [
         (0x01, &[1, 2, 3][..], [1, 2, 3, 1]),
-        (0x82, &[0x0f], [0xf0; 4]),
+        (0x82, &[0x0f], [0x0f; 4]),
         (0x9f, &[0x0f], [0x0f; 4]),
         (0x02, &[0x0f], [0x0f; 4]),
     ] {
@@ -71,6 +71,27 @@ async fn overwriting_writes_the_pattern_over_every_block() {
         for block in read(&device, 0, 1100).await.chunks(512) {
             assert_eq!(block[..4], expected, "{head:#04x}");
         }
+    }
+}
+
+#[tokio::test]
+async fn inverted_passes_alternate_and_the_last_is_not() {
+    for (head, first_bytes) in [
+        (0x82, &[0xf0, 0x0f][..]),
+        (0x83, &[0x0f, 0xf0, 0x0f]),
+        (0x02, &[0x0f, 0x0f]),
+    ] {
+        let (device, store) = faulty(64);
+        store.hold(Matching::op(StoreOp::Flush));
+        let (cdb, list) = overwrite(0x80, head, &[0x0f]);
+        good(&device, &cdb, &list).await;
+        for expected in first_bytes {
+            store.until_held(1).await;
+            let block = store.read(0, IoBuf::from_heap(512)).await.unwrap();
+            assert_eq!(block[0], *expected, "{head:#04x}");
+            store.release(store.held()[0].id);
+        }
+        assert!(ended(&device).await);
     }
 }
 
@@ -211,6 +232,9 @@ async fn a_failure_closes_the_medium_until_sanitizing_succeeds() {
         assert_eq!((told.key as u8, told.code), (0x03, (0x31, 0x03)), "{cdb:02x?}");
     }
     assert_eq!(refusal(&device, &EXIT_FAILURE_MODE).await.code, (0x24, 0x00));
+    let with_ause = [0x48, 0x22, 0, 0, 0, 0, 0, 0, 0, 0];
+    let field = refusal(&device, &with_ause).await.field.unwrap();
+    assert_eq!((field.byte, field.bit), (1, Some(5)), "the restriction stays");
     good(&device, &BLOCK_ERASE, &[]).await;
     assert_eq!(read(&device, 5, 1).await, [0; 512]);
     good(&device, &EXIT_FAILURE_MODE, &[]).await;

@@ -3,28 +3,13 @@
 //! RFC 7143 §4.2.7 and §10.1.
 
 use super::Subject;
+use crate::scsi::UnitConfig;
 
 pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
-    let config = subject.config;
-    let vendor_and_serial = format!("{:<8}{}", config.vendor, config.serial);
-    let naa_name = format!("naa.{}", hex(&config.naa));
     let mut body = Vec::new();
-    // The NAA name comes first: some initiators take the first designator that they understand.
-    designator(&mut body, BINARY, Association::LogicalUnit, NAA, &config.naa);
-    designator(
-        &mut body,
-        ASCII,
-        Association::LogicalUnit,
-        T10_VENDOR,
-        vendor_and_serial.as_bytes(),
-    );
-    designator(
-        &mut body,
-        UTF8,
-        Association::LogicalUnit,
-        SCSI_NAME,
-        &name_string(&naa_name),
-    );
+    for (code_set, kind, name) in unit_names(subject.config) {
+        designator(&mut body, code_set, Association::LogicalUnit, kind, &name);
+    }
     let [high, low] = subject.relative_port.to_be_bytes();
     designator(
         &mut body,
@@ -44,6 +29,18 @@ pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
         &device_name,
     );
     body
+}
+
+/// What a logical unit is called: code set, designator type and designator of each name.
+pub(crate) fn unit_names(config: &UnitConfig) -> [(u8, u8, Vec<u8>); 3] {
+    let vendor_and_serial = format!("{:<8}{}", config.vendor, config.serial);
+    let naa_name = format!("naa.{}", hex(&config.naa));
+    // The NAA name comes first: some initiators take the first designator that they understand.
+    [
+        (BINARY, NAA, config.naa.clone()),
+        (ASCII, T10_VENDOR, vendor_and_serial.into_bytes()),
+        (UTF8, SCSI_NAME, name_string(&naa_name)),
+    ]
 }
 
 /// What a designator names.

@@ -5,6 +5,7 @@ mod block_limits;
 mod characteristics;
 mod identification;
 mod provisioning;
+mod third_party_copy;
 
 use backstores::{Abilities, Geometry};
 
@@ -12,6 +13,7 @@ pub(crate) use block_limits::{
     AtomicLimits, MAXIMUM_UNMAP_BLOCKS, MAXIMUM_UNMAP_DESCRIPTORS, maximum_compare_and_write_blocks,
     maximum_write_same_blocks,
 };
+pub(crate) use identification::unit_names;
 pub(crate) use provisioning::is_thin;
 
 use crate::nexus::TargetPort;
@@ -61,6 +63,7 @@ const PAGES: &[(u8, Body)] = &[
     (0x00, supported_pages),
     (0x80, serial_number),
     (0x83, identification::body),
+    (0x8f, third_party_copy::body),
     (0xb0, block_limits::body),
     (0xb1, characteristics::body),
     (0xb2, provisioning::body),
@@ -130,7 +133,7 @@ pub(crate) mod tests {
     #[test]
     fn page_00_lists_ascending_codes_that_all_exist() {
         let page = with_page(0x00, &geometry(), &config()).unwrap();
-        assert_eq!(page, [0, 0, 0, 6, 0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2]);
+        assert_eq!(page, [0, 0, 0, 7, 0x00, 0x80, 0x83, 0x8f, 0xb0, 0xb1, 0xb2]);
         for code in &page[4..] {
             assert!(with_page(*code, &geometry(), &config()).is_some(), "{code:#04x}");
         }
