@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::error::StartError;
+use crate::portal::PortalSpec;
 
 /// The port IANA gave to iSCSI targets.
 pub(crate) const ISCSI_PORT: u16 = 3260;
@@ -15,12 +16,11 @@ pub(crate) fn environment_list(variable: &str) -> Vec<String> {
 }
 
 /// The portals that `LUNAPORT_PORTAL` names; none when it is not set.
-pub(crate) fn portals_from_environment() -> Result<Vec<SocketAddr>, StartError> {
+pub(crate) fn portals_from_environment() -> Result<Vec<PortalSpec>, StartError> {
     let parse = |portal: String| {
-        let problem = "not of the form ADDR:PORT or [ADDR6]:PORT";
         portal
             .parse()
-            .map_err(|_| StartError::option(PORTAL_VARIABLE, portal, problem))
+            .map_err(|problem: String| StartError::option(PORTAL_VARIABLE, portal, problem))
     };
     environment_list(PORTAL_VARIABLE).into_iter().map(parse).collect()
 }

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::address::{environment_list, portals_from_environment};
 use crate::error::StartError;
+use crate::portal::PortalSpec;
 
 /// Serves file, block and in-memory disks over iSCSI.
 #[derive(Debug, Parser)]
@@ -37,9 +38,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", env = "LUNAPORT_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// Listen here (several times) [default: 127.0.0.1:3260 and, with IPv6, [::1]:3260] [env: LUNAPORT_PORTAL]
-    #[arg(long = "portal", value_name = "ADDR:PORT")]
-    pub(crate) portals: Vec<SocketAddr>,
+    /// Listen here (several times) [default: 127.0.0.1:3260 and, with IPv6, [::1]:3260]. Portals with the same group=N are
+    /// one path for multipath software (ALUA), whose first state is optimized, non-optimized, standby or unavailable
+    /// [env: LUNAPORT_PORTAL]
+    #[arg(long = "portal", value_name = "ADDR:PORT[,group=N][,state=STATE]")]
+    pub(crate) portals: Vec<PortalSpec>,
 
     /// Serve the management API here; over TLS unless the address is a loopback one
     #[arg(long, value_name = "ADDR:PORT", env = "LUNAPORT_ADMIN")]
@@ -69,7 +72,8 @@ pub(crate) struct ServeArgs {
     /// Serve this disk, in memory only, open to every initiator that reaches a portal (several times; each is the next
     /// LUN). SPEC is KIND:WHAT and options after commas: memory:SIZE | file:PATH | block:/dev/X | null:SIZE, then
     /// size=10G (creates a sparse file), ro, block-size=512|4096, physical-block-size=N,
-    /// cache=writeback|writethrough, direct, serial=TEXT, thin=off, removable, lun=N [env: LUNAPORT_EXPORT]
+    /// cache=writeback|writethrough, direct, serial=TEXT, vendor=TEXT, product=TEXT, revision=TEXT, thin=off,
+    /// soft-threshold=80% or a size (warns initiators), removable, lun=N [env: LUNAPORT_EXPORT]
     #[arg(long = "export", value_name = "SPEC")]
     pub(crate) exports: Vec<String>,
 
@@ -90,7 +94,7 @@ pub(crate) struct ServeArgs {
     /// Tell initiators from this network this address in discovery, instead of the portals' own: their way in through
     /// address translation or a load balancer (several times; the narrowest network decides)
     /// [env: LUNAPORT_ADDRESS_RULE]
-    #[arg(long = "address-rule", value_name = "CIDR=ADDR:PORT")]
+    #[arg(long = "address-rule", value_name = "CIDR=ADDR:PORT[,group=N]")]
     pub(crate) address_rules: Vec<String>,
 
     /// Data cores, one thread each [default: one per processor]

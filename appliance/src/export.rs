@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use backstores::{CacheMode, StoreOptions, StoreSource};
 use iscsi_proto::Lun;
+use target_core::scsi::{SoftThreshold, UnitConfig};
 
 use crate::error::StartError;
 use crate::size::parse_size;
@@ -17,14 +18,38 @@ pub(crate) struct Export {
     pub(crate) thin: bool,
     pub(crate) removable: bool,
     pub(crate) serial: Option<String>,
+    pub(crate) strings: InquiryStrings,
+    /// When initiators are warned that space runs out.
+    pub(crate) soft_threshold: Option<SoftThreshold>,
     /// Pinned LUN; the next free one otherwise.
     pub(crate) lun: Option<u16>,
+}
+
+/// What INQUIRY calls the disk where that was asked for.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct InquiryStrings {
+    pub(crate) vendor: Option<String>,
+    pub(crate) product: Option<String>,
+    pub(crate) revision: Option<String>,
+}
+
+impl InquiryStrings {
+    /// The same unit called so.
+    pub(crate) fn apply(&self, config: UnitConfig) -> UnitConfig {
+        let or = |asked: &Option<String>, own: String| asked.clone().unwrap_or(own);
+        UnitConfig {
+            vendor: or(&self.vendor, config.vendor),
+            product: or(&self.product, config.product),
+            revision: or(&self.revision, config.revision),
+            ..config
+        }
+    }
 }
 
 /// The syntax in one line, for messages and help.
 pub(crate) const SYNTAX: &str = "memory:SIZE, file:PATH, block:/dev/X or null:SIZE, then options after commas: \
      size=10G, ro, block-size=512|4096, physical-block-size=N, cache=writeback|writethrough, direct, serial=TEXT, \
-     thin=off, removable, lun=N";
+      vendor=TEXT, product=TEXT, revision=TEXT, thin=off, soft-threshold=PERCENT%|SIZE, removable, lun=N";
 
 impl Export {
     /// Reads a specification. The message of an error names the part that is wrong and what would be right.
@@ -57,6 +82,8 @@ fn parse(spec: &str) -> Result<Export, String> {
         thin: true,
         removable: false,
         serial: None,
+        strings: InquiryStrings::default(),
+        soft_threshold: None,
         lun: None,
     };
     let mut seen = Vec::new();
@@ -71,6 +98,7 @@ fn parse(spec: &str) -> Result<Export, String> {
         seen.push(key);
         set(&mut export, key, value)?;
     }
+    check_threshold(&export)?;
     Ok(export)
 }
 
@@ -141,6 +169,10 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
             }
             export.serial = Some(text.into());
         }
+        ("vendor", Some(text)) => export.strings.vendor = Some(ascii(key, text, 8)?),
+        ("product", Some(text)) => export.strings.product = Some(ascii(key, text, 16)?),
+        ("revision", Some(text)) => export.strings.revision = Some(ascii(key, text, 4)?),
+        ("soft-threshold", Some(text)) => export.soft_threshold = Some(threshold(text)?),
         ("thin", Some("on")) => export.thin = true,
         ("thin", Some("off")) => export.thin = false,
         ("lun", Some(_)) => {
@@ -157,6 +189,41 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
     Ok(())
 }
 
+fn ascii(key: &str, text: &str, longest: usize) -> Result<String, String> {
+    let printable = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    if text.trim().is_empty() || text.len() > longest || !printable {
+        return Err(format!("{key}={text}: 1 to {longest} printable ASCII characters"));
+    }
+    Ok(text.into())
+}
+
+fn threshold(text: &str) -> Result<SoftThreshold, String> {
+    let threshold = match text.strip_suffix('%') {
+        Some(percent) => percent
+            .parse()
+            .ok()
+            .filter(|percent| (1..=100).contains(percent))
+            .map(SoftThreshold::Percent),
+        None => parse_size(text)
+            .filter(|bytes| *bytes > 0)
+            .map(SoftThreshold::Bytes),
+    };
+    threshold.ok_or_else(|| format!("soft-threshold={text}: 1% to 100%, or a size such as 10G"))
+}
+
+/// A threshold is of use only where the space that is taken can be known and given back.
+fn check_threshold(export: &Export) -> Result<(), String> {
+    let knows_space = matches!(
+        export.source,
+        StoreSource::File { .. } | StoreSource::Memory { .. }
+    );
+    match export.soft_threshold {
+        Some(_) if !knows_space => Err("soft-threshold= is for file: and memory: only".into()),
+        Some(_) if !export.thin => Err("soft-threshold= and thin=off contradict each other".into()),
+        Some(_) | None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,7 +231,7 @@ mod tests {
     #[test]
     fn every_option_is_understood() {
         let spec = "file:/srv/a.img,size=10G,ro,block-size=4096,physical-block-size=8192,cache=writethrough,direct,\
-                    serial=A1,thin=off,removable,lun=7";
+                    serial=A1,vendor=ACME,product=Fast disk,revision=7.1,removable,soft-threshold=80%,lun=7";
         let export = Export::parse(spec).unwrap();
         assert_eq!(
             export.source,
@@ -183,11 +250,15 @@ mod tests {
                 direct: true,
             }
         );
-        assert_eq!(
-            (export.thin, export.removable, export.lun),
-            (false, true, Some(7))
-        );
+        assert_eq!((export.thin, export.removable, export.lun), (true, true, Some(7)));
         assert_eq!(export.serial.as_deref(), Some("A1"));
+        assert_eq!(export.strings.vendor.as_deref(), Some("ACME"));
+        assert_eq!(export.strings.product.as_deref(), Some("Fast disk"));
+        assert_eq!(export.strings.revision.as_deref(), Some("7.1"));
+        assert_eq!(export.soft_threshold, Some(SoftThreshold::Percent(80)));
+        let sized = Export::parse("memory:1G,soft-threshold=512M,thin=on").unwrap();
+        assert_eq!(sized.soft_threshold, Some(SoftThreshold::Bytes(512 << 20)));
+        assert!(!Export::parse("memory:1M,thin=off").unwrap().thin);
     }
 
     #[test]
@@ -206,6 +277,12 @@ mod tests {
             ("memory:1M,lun=16384", "a number from 0 to 16383"),
             ("memory:1M,lun=x", "lun=x: a number"),
             ("memory:1M,serial=", "serial="),
+            ("memory:1M,vendor=ninechars", "1 to 8 printable"),
+            ("memory:1M,revision=", "1 to 4 printable"),
+            ("memory:1M,soft-threshold=0%", "1% to 100%"),
+            ("memory:1M,soft-threshold=much", "1% to 100%"),
+            ("null:1M,soft-threshold=5%", "for file: and memory: only"),
+            ("memory:1M,soft-threshold=5%,thin=off", "contradict"),
             ("memory:1M,ro=yes", "\"ro=yes\" is no option"),
             ("memory:1M,ro,ro", "given twice"),
             ("memory:1M,colour=blue", "\"colour=blue\" is no option"),

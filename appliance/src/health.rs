@@ -18,7 +18,7 @@ pub(crate) fn run(args: &HealthArgs) -> Result<ExitCode, StartError> {
         Some(portal) => portal,
         // What `serve` in the same container was given.
         None => match portals_from_environment()?.first() {
-            Some(portal) => *portal,
+            Some(portal) => portal.address,
             None => SocketAddr::from((Ipv4Addr::LOCALHOST, ISCSI_PORT)),
         },
     });

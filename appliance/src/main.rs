@@ -16,12 +16,14 @@ mod logging;
 mod managed;
 mod notify;
 mod plan;
+mod portal;
 mod portals;
 mod quick_start;
 mod serve;
 mod shutdown;
 mod size;
 mod usage;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -12,6 +12,7 @@ use target_core::iscsi::Node;
 use crate::error::StartError;
 use crate::export::describe;
 use crate::plan::{Common, PlannedUnit};
+use crate::portal::{self, PortalSpec};
 use crate::portals::Acceptor;
 use crate::serve::{Saved, entropy};
 
@@ -48,7 +49,9 @@ impl Opened {
     ) -> Result<Arc<Control>, StartError> {
         let defaults = Defaults {
             base: self.state.directory().to_owned(),
-            portals: common.portals.clone(),
+            portals: common.portals.iter().map(PortalSpec::to_portal).collect(),
+            groups: portal::groups(&common.portals)?.into_iter().collect(),
+            management_url: common.management_url.clone(),
             advertised: common.advertised.clone(),
             chap: common.chap.clone(),
             parameters: common.parameters.clone(),
@@ -74,6 +77,7 @@ impl Opened {
 pub(crate) fn units(control: &Control) -> Vec<PlannedUnit> {
     let (model, base) = (control.model(), control.directory());
     let open: std::collections::BTreeMap<_, _> = control.open_stores().into_iter().collect();
+    let served: std::collections::BTreeMap<_, _> = control.units().into_iter().collect();
     let mut seen = std::collections::BTreeSet::new();
     let mut units = Vec::new();
     for map in model.all::<LunMap>() {
@@ -81,7 +85,11 @@ pub(crate) fn units(control: &Control) -> Vec<PlannedUnit> {
             continue;
         };
         let key = unit.store.as_str();
-        let (Some(store), Some(open)) = (model.get::<Store>(key), open.get(key)) else {
+        let (Some(store), Some(open), Some(live)) = (
+            model.get::<Store>(key),
+            open.get(key),
+            served.get(unit.id.as_str()),
+        ) else {
             continue;
         };
         if seen.insert(key.to_owned()) {
@@ -90,6 +98,7 @@ pub(crate) fn units(control: &Control) -> Vec<PlannedUnit> {
                 lun: map.lun,
                 what: describe(&store.source(base)),
                 store: Arc::clone(open),
+                unit: Arc::clone(live),
             });
         }
     }

@@ -2,18 +2,18 @@
 //! whole, before anything is served; a file that was created on the way is removed again.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use backstores::{BlockStore, StoreSource};
 use iscsi_proto::{IscsiName, Lun, Tpgt};
+use management::identity::{IdentityMint, InstallationId, UnitIdentity};
 use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal, Target};
-use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
+use target_core::scsi::{LogicalUnit, NonVolatileMemory, TargetDevice, UnitConfig};
 
 use crate::error::StartError;
 use crate::export::{Export, describe};
-use management::identity::{IdentityMint, InstallationId, UnitIdentity};
+use crate::portal::{self, PortalSpec};
 
 /// What is about to be served.
 #[derive(Debug)]
@@ -30,12 +30,15 @@ pub(crate) struct PlannedUnit {
     pub(crate) lun: u16,
     pub(crate) what: String,
     pub(crate) store: Arc<dyn BlockStore>,
+    pub(crate) unit: Arc<LogicalUnit>,
 }
 
 /// What all targets of the plan have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
-    pub(crate) portals: Vec<SocketAddr>,
+    pub(crate) portals: Vec<PortalSpec>,
+    /// Where the program says over HTTP how it is.
+    pub(crate) management_url: Option<String>,
     pub(crate) chap: ChapPolicy,
     pub(crate) parameters: Parameters,
     pub(crate) advertised: Vec<Advertised>,
@@ -46,7 +49,7 @@ pub(crate) struct Common {
 pub(crate) fn from_exports(
     name: &str,
     exports: &[Export],
-    installation: impl FnOnce() -> Result<InstallationId, StartError>,
+    installation: impl FnOnce() -> Result<(InstallationId, Arc<dyn NonVolatileMemory>), StartError>,
     common: &Common,
 ) -> Result<Plan, StartError> {
     let name = target_name("--target-name", name)?;
@@ -56,29 +59,31 @@ pub(crate) fn from_exports(
         .iter()
         .map(|export| opened.open(&export.source, export.options))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut mint = IdentityMint::new(installation()?, name.as_str());
-    let device = TargetDevice::new(name.clone(), &[TPGT]);
+    let (installation, memory) = installation()?;
+    let mut mint = IdentityMint::new(installation, name.as_str());
+    let device = device(&name, common)?;
     let mut units = Vec::new();
     for ((export, lun), store) in exports.iter().zip(numbers).zip(stores) {
         let identity = mint.next(&export.source);
         let serial = export.serial.clone().unwrap_or(identity.serial);
-        let config = unit_config(
-            UnitIdentity {
-                naa: identity.naa,
-                serial,
-            },
-            export.thin,
-            export.removable,
-        );
-        assert!(
-            device.map(lun, LogicalUnit::new(config, Arc::clone(&store))),
-            "numbers are distinct"
-        );
+        let identity = UnitIdentity {
+            naa: identity.naa,
+            serial,
+        };
+        let config = UnitConfig {
+            soft_threshold: export.soft_threshold,
+            ..export
+                .strings
+                .apply(unit_config(identity, export.thin, export.removable))
+        };
+        let unit = unit(config, &store, &memory)?;
+        assert!(device.map(lun, Arc::clone(&unit)), "numbers are distinct");
         units.push(PlannedUnit {
             target: name.clone(),
             lun,
             what: describe(&export.source),
             store,
+            unit,
         });
     }
     opened.keep();
@@ -87,6 +92,19 @@ pub(crate) fn from_exports(
         directory: directory([target], common),
         units,
     })
+}
+
+/// A unit that knows again what it kept.
+fn unit(
+    config: UnitConfig,
+    store: &Arc<dyn BlockStore>,
+    memory: &Arc<dyn NonVolatileMemory>,
+) -> Result<Arc<LogicalUnit>, StartError> {
+    let serial = config.serial.clone();
+    let unit = LogicalUnit::new(config, Arc::clone(store));
+    unit.remember(memory)
+        .map_err(|error| StartError::option("disk with serial number", serial, error.to_string()))?;
+    Ok(unit)
 }
 
 /// Stores opened so far, and the files that did not exist before.
@@ -153,11 +171,27 @@ fn target_name(option: &'static str, name: &str) -> Result<IscsiName, StartError
     })
 }
 
+/// A device without units, reached by all portal groups in their first states.
+fn device(name: &IscsiName, common: &Common) -> Result<Arc<TargetDevice>, StartError> {
+    let groups = portal::groups(&common.portals)?;
+    let ports: Vec<Tpgt> = groups.keys().copied().collect();
+    let device = TargetDevice::new(name.clone(), &ports);
+    for (port, state) in groups {
+        if let Some(state) = state {
+            device.set_access_state(port, state);
+        }
+    }
+    if let Some(url) = &common.management_url {
+        device.set_management_url(url.clone());
+    }
+    Ok(device)
+}
+
 fn target(name: IscsiName, device: Arc<TargetDevice>, common: &Common) -> Arc<Target> {
     Arc::new(Target {
         name,
         alias: None,
-        tpgt: TPGT,
+        tpgt: common.portals.first().map_or(Tpgt(1), |portal| portal.group),
         access: Access::Everyone,
         chap: common.chap.clone(),
         parameters: common.parameters.clone(),
@@ -175,9 +209,9 @@ fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) ->
         portals: common
             .portals
             .iter()
-            .map(|address| Portal {
-                address: *address,
-                tpgt: TPGT,
+            .map(|portal| Portal {
+                address: portal.address,
+                tpgt: portal.group,
             })
             .collect(),
         discovery_chap: ChapPolicy::Open,
@@ -194,11 +228,10 @@ fn unit_config(identity: UnitIdentity, thin: bool, removable: bool) -> UnitConfi
         revision: REVISION.into(),
         thin,
         removable,
+        soft_threshold: None,
     }
 }
 
-/// One portal group until there can be several.
-pub(crate) const TPGT: Tpgt = Tpgt(1);
 /// Product revision shown by INQUIRY: four characters.
 const REVISION: &str = "0001";
 
@@ -237,6 +270,7 @@ mod tests {
         ]);
         let common = Common {
             portals: Vec::new(),
+            management_url: None,
             chap: ChapPolicy::Open,
             parameters: Parameters::default(),
             advertised: Vec::new(),
@@ -244,7 +278,7 @@ mod tests {
         let failed = from_exports(
             "iqn.2026-11.org.example:a",
             &exports,
-            || Ok(InstallationId([0; 16])),
+            || unreachable!("a store cannot be opened"),
             &common,
         );
         let message = failed.unwrap_err().to_string();

@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use management::control::Control;
-use management::live::ReservationStore;
-use management::state::{ReservationFiles, State};
+use management::live::{ReservationStore, SanitizeStore};
+use management::state::{ReservationFiles, SanitizeMarks, State, UnitMemory};
 use target_core::control::{Directory, Parameters};
 use target_core::iscsi::Node;
+use target_core::scsi::NonVolatileMemory;
 use tokio::runtime;
+use tokio::signal::unix::Signal;
 use tracing::{info, warn};
 
 use crate::address::ISCSI_PORT;
@@ -21,9 +23,10 @@ use crate::error::StartError;
 use crate::export::Export;
 use crate::managed::{self, Opened};
 use crate::plan::{self, Common, Plan, PlannedUnit};
+use crate::portal::PortalSpec;
 use crate::portals::Acceptor;
 use crate::shutdown::{self, StopSignals};
-use crate::{address_rule, banner, chap, interfaces, logging, notify, quick_start};
+use crate::{address_rule, banner, chap, interfaces, logging, notify, quick_start, watch};
 
 /// What is served when no `--export` is given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,10 +53,11 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         .collect::<Result<Vec<_>, _>>()?;
     let mut common = Common {
         portals: if args.portals.is_empty() {
-            default_portals()
+            default_portals().into_iter().map(PortalSpec::from).collect()
         } else {
             args.portals.clone()
         },
+        management_url: management_url(&args),
         chap: chap::policy(&args.chap, args.mutual_chap.as_deref())?,
         parameters: parameters(&args.set)?,
         advertised: args
@@ -78,9 +82,14 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     } else {
         let listeners = listen(&common.portals)?;
         let mut state = None;
-        let installation = || Ok(state.insert(State::open(&directory, entropy)?.0).installation());
+        let installation = || {
+            let memory: Arc<dyn NonVolatileMemory> = Arc::new(UnitMemory::new(&directory));
+            let opened = state.insert(State::open(&directory, entropy)?.0);
+            Ok((opened.installation(), memory))
+        };
         let plan = plan::from_exports(&args.target_name, &exports, installation, &common)?;
         ReservationStore::start(ReservationFiles::new(&directory))?.adopt_all(&plan.directory)?;
+        SanitizeStore::start(SanitizeMarks::new(&directory))?.adopt_all(&plan.directory)?;
         Source::Exports(plan, listeners, state)
     };
 
@@ -104,7 +113,7 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     })?;
     let _entered = runtime.enter();
     // Before anybody is told that it runs: from then on a signal must mean a clean stop.
-    let signals = StopSignals::install()?;
+    let (signals, hangup) = (StopSignals::install()?, StopSignals::hangup()?);
     let acceptor = Acceptor::new(Arc::new(data), Arc::clone(&node), connections_max());
     // Held to the end: the state directory is ours alone.
     let mut _state = None;
@@ -125,7 +134,7 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     for listener in listeners {
         acceptor.accept(listener);
     }
-    runtime.block_on(serve(&served, &acceptor, admin, &node, signals))
+    runtime.block_on(serve(&served, &acceptor, admin, &node, (signals, hangup)))
 }
 
 /// Where what is served comes from.
@@ -185,6 +194,13 @@ impl Served {
         }
     }
 
+    async fn watch(&self, hangup: Signal) {
+        match self {
+            Self::Exports(units) => watch::watch(units, hangup).await,
+            Self::Saved(control) => watch::watch_managed(control, hangup).await,
+        }
+    }
+
     async fn flush(&self) -> bool {
         match self {
             Self::Exports(units) => shutdown::flush(units).await,
@@ -199,11 +215,12 @@ async fn serve(
     acceptor: &Acceptor,
     admin: Admin,
     node: &Arc<Node>,
-    mut signals: StopSignals,
+    (mut signals, hangup): (StopSignals, Signal),
 ) -> Result<ExitCode, StartError> {
     notify::ready();
     tokio::select! {
         signal = signals.next() => info!("{signal}: stopping"),
+        () = served.watch(hangup) => unreachable!("it watches until it is dropped"),
         result = served.administer(admin) => result?,
     }
     acceptor.stop();
@@ -223,10 +240,10 @@ async fn serve(
     }
 }
 
-fn listen(portals: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+fn listen(portals: &[PortalSpec]) -> Result<Vec<TcpListener>, StartError> {
     Ok(portals
         .iter()
-        .map(|portal| tcp_transport::bind(*portal))
+        .map(|portal| tcp_transport::bind(portal.address))
         .collect::<Result<Vec<_>, _>>()?)
 }
 
@@ -241,6 +258,14 @@ fn parameters(settings: &[String]) -> Result<Parameters, StartError> {
             .map_err(|error| StartError::option("--set", setting, error.problem))?;
     }
     Ok(parameters)
+}
+
+/// Where `--admin` answers, if that is an address by which others know this machine.
+fn management_url(args: &ServeArgs) -> Option<String> {
+    let address = args.admin.filter(|address| !address.ip().is_unspecified())?;
+    let is_plain = args.tls_cert.is_none() && (address.ip().is_loopback() || args.admin_plain);
+    let scheme = if is_plain { "http" } else { "https" };
+    Some(format!("{scheme}://{address}/healthz"))
 }
 
 /// Loopback only; the IPv6 one where the host has it.

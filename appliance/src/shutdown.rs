@@ -36,6 +36,14 @@ impl StopSignals {
         })
     }
 
+    /// SIGHUP, which stops nothing.
+    pub(crate) fn hangup() -> Result<Signal, StartError> {
+        signal(SignalKind::hangup()).map_err(|source| StartError::System {
+            what: "signals cannot be received",
+            source,
+        })
+    }
+
     /// The next one; its name.
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {

@@ -44,7 +44,8 @@ mod tests {
         );
         assert_eq!(
             said(&["lunaport", "serve", "--portal", "nonsense"]),
-            "invalid value 'nonsense' for '--portal <ADDR:PORT>': invalid socket address syntax; see --help"
+            "invalid value 'nonsense' for '--portal <ADDR:PORT[,group=N][,state=STATE]>': \"nonsense\" is no address of the form \
+             ADDR:PORT or [ADDR6]:PORT; see --help"
         );
         assert_eq!(
             said(&["lunaport", "serve", "--log-format", "xml"]),

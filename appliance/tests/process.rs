@@ -1,6 +1,8 @@
 //! The process as an operator sees it: what it says, what it leaves behind, how it ends.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod initiator;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -9,6 +11,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use initiator::Initiator;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Far above what a start or a stop without connections takes.
@@ -347,4 +350,104 @@ fn completions_are_for_this_program() {
         .unwrap();
     assert!(status.success());
     assert!(String::from_utf8(stdout).unwrap().contains("_lunaport()"));
+}
+
+/// The target that `--export` makes.
+const TARGET: &str = "iqn.2026-11.org.lunaport:disks";
+const GOOD: u8 = 0x00;
+const CHECK_CONDITION: u8 = 0x02;
+const RESERVATION_CONFLICT: u8 = 0x18;
+
+/// PERSISTENT RESERVE OUT with the basic parameter list: its status.
+/// A session whose unit attention has been heard.
+fn log_in(portal: &str, target: &str, isid: u8) -> Initiator {
+    let mut initiator = Initiator::log_in(portal, target, isid);
+    let first = initiator.command(&[0; 6], 0, &[]);
+    assert_eq!(first.sense(), (0x6, 0x29, 0x00), "a new nexus has one");
+    initiator
+}
+
+fn prout(initiator: &mut Initiator, action: u8, kind: u8, keys: (u64, u64), aptpl: bool) -> u8 {
+    let mut list = [keys.0.to_be_bytes(), keys.1.to_be_bytes()].concat();
+    list.extend([0, 0, 0, 0, u8::from(aptpl), 0, 0, 0]);
+    let cdb = [0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0];
+    initiator.command(&cdb, 0, &list).status
+}
+
+fn write(initiator: &mut Initiator) -> u8 {
+    let cdb = [0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    initiator.command(&cdb, 0, &[7; 512]).status
+}
+
+#[test]
+fn reservations_with_aptpl_survive_kill_9_and_others_do_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let portal = free_portal();
+    let start = || {
+        let arguments = ["--portal", &portal, "--export", "memory:1M", "--state-dir", "s"];
+        let server = Server::start(directory.path(), &arguments);
+        server.says("LUN 0: memory, 1 MiB");
+        server
+    };
+    let mut server = start();
+    let mut one = log_in(&portal, TARGET, 1);
+    assert_eq!(prout(&mut one, 0, 0, (0, 0x11), true), GOOD);
+    assert_eq!(prout(&mut one, 1, 5, (0x11, 0), false), GOOD);
+    server.signal(Signal::KILL);
+    server.end();
+
+    let mut server = start();
+    let mut two = log_in(&portal, TARGET, 2);
+    assert_eq!(write(&mut two), RESERVATION_CONFLICT, "from the first command on");
+    let mut one = log_in(&portal, TARGET, 1);
+    assert_eq!(write(&mut one), GOOD);
+    let keys = one.command(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 64, 0], 64, &[]).data;
+    assert_eq!(keys, [0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0x11]);
+    // The last APTPL decides: now all of it ends with the power.
+    assert_eq!(prout(&mut one, 0, 0, (0x11, 0x12), false), GOOD);
+    server.signal(Signal::KILL);
+    server.end();
+
+    let _server = start();
+    let mut two = log_in(&portal, TARGET, 2);
+    assert_eq!(write(&mut two), GOOD);
+}
+
+#[test]
+fn a_reservation_that_cannot_be_kept_fails_and_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let portal = free_portal();
+    let arguments = ["--portal", &portal, "--export", "memory:1M", "--state-dir", "s"];
+    let server = Server::start(directory.path(), &arguments);
+    server.says("LUN 0: memory, 1 MiB");
+    // A file stands where the directory has to be.
+    fs::write(directory.path().join("s/reservations"), "").unwrap();
+    let mut one = log_in(&portal, TARGET, 1);
+    assert_eq!(prout(&mut one, 0, 0, (0, 0x11), true), CHECK_CONDITION);
+    server.says("could not be kept");
+    let keys = one.command(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 64, 0], 64, &[]);
+    assert_eq!((keys.status, keys.data), (GOOD, vec![0; 8]));
+    fs::remove_file(directory.path().join("s/reservations")).unwrap();
+    assert_eq!(prout(&mut one, 0, 0, (0, 0x11), true), GOOD);
+}
+
+#[test]
+fn reservations_that_cannot_be_read_keep_it_from_starting() {
+    let directory = tempfile::tempdir().unwrap();
+    let portal = free_portal();
+    let arguments = ["--portal", &portal, "--export", "memory:1M", "--state-dir", "s"];
+    let mut server = Server::start(directory.path(), &arguments);
+    server.says("LUN 0: memory, 1 MiB");
+    let mut one = log_in(&portal, TARGET, 1);
+    assert_eq!(prout(&mut one, 0, 0, (0, 0x11), true), GOOD);
+    drop(one);
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().code(), Some(0));
+    let files = entries(&directory.path().join("s/reservations"));
+    let [file] = &files[..] else {
+        panic!("{files:?}");
+    };
+    fs::write(directory.path().join("s/reservations").join(file), "{").unwrap();
+    let line = refused(directory.path(), &[&["serve"], &arguments[..]].concat());
+    assert!(line.contains(file) && line.contains("damaged"), "{line}");
 }

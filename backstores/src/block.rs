@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rustix::fs::FlockOperation;
 
-use crate::disk_store::DiskStore;
+use crate::disk_store::{DiskStore, Probe};
 use crate::engine::Disk;
 use crate::holder;
 use crate::spec::Blocks;
@@ -51,6 +51,10 @@ pub(crate) fn open(path: &Path, options: StoreOptions) -> Result<Arc<dyn BlockSt
         Disk::new(file.into(), true),
         geometry,
         options.cache,
+        Probe {
+            size: |disk| ioctl::<u64>(disk.fd(), BLKGETSIZE64),
+            space: |_| Ok(None),
+        },
     )))
 }
 
@@ -194,7 +198,7 @@ trait Number: Default {}
 impl Number for u32 {}
 impl Number for u64 {}
 
-fn ioctl<T: Number>(file: &File, request: libc::Ioctl) -> io::Result<T> {
+fn ioctl<T: Number>(file: &impl AsRawFd, request: libc::Ioctl) -> io::Result<T> {
     let mut value = T::default();
     // SAFETY: these requests write one number of the type that their caller names, and `value` is one.
     match unsafe { libc::ioctl(file.as_raw_fd(), request, &raw mut value) } {

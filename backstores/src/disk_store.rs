@@ -10,7 +10,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use rustix::fs::{FallocateFlags, SeekFrom};
@@ -20,37 +20,73 @@ use crate::copy::{self, Place};
 use crate::engine::{Direction, Disk};
 use crate::error::check_range;
 use crate::{
-    BlockStore, CHUNK, CacheMode, CopySource, Durability, Extent, Geometry, IoBuf, StoreError, StoreOp,
+    BlockStore, CHUNK, CacheMode, CopySource, Durability, Extent, Geometry, IoBuf, Measured, Space,
+    StoreError, StoreOp,
 };
 
 /// A file or block device that is open, locked and measured.
 #[derive(Debug)]
 pub(crate) struct DiskStore {
     disk: Arc<Disk>,
-    geometry: Geometry,
+    /// As it was opened, but for the size.
+    opened: Geometry,
+    reach: Reach,
     cache: CacheMode,
-    space: Arc<Space>,
+    operations: Arc<SpaceOperations>,
+}
+
+/// How the medium is asked about its size and space: files and devices differ in that. Blocking.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe {
+    /// Size of the medium, bytes.
+    pub(crate) size: fn(&Disk) -> io::Result<u64>,
+    /// Space taken and left, where that can be known.
+    pub(crate) space: fn(&Disk) -> io::Result<Option<Space>>,
+}
+
+/// How far the store and its medium reach.
+#[derive(Debug)]
+struct Reach {
+    probe: Probe,
+    /// Size of the store, bytes. It only grows.
+    size: AtomicU64,
+    /// Where the medium ended when it was last measured, in whole blocks: the same, or less after it shrank.
+    end: AtomicU64,
 }
 
 /// Which space operations the medium has. Found out by trying.
 #[derive(Debug)]
-struct Space {
+struct SpaceOperations {
     punch_hole: AtomicBool,
     zero_range: AtomicBool,
 }
 
 impl DiskStore {
-    pub(crate) fn new(disk: Arc<Disk>, geometry: Geometry, cache: CacheMode) -> Self {
-        let space = Space {
+    pub(crate) fn new(disk: Arc<Disk>, geometry: Geometry, cache: CacheMode, probe: Probe) -> Self {
+        let operations = SpaceOperations {
             punch_hole: AtomicBool::new(geometry.unmap_granularity > 0),
             zero_range: AtomicBool::new(true),
         };
         Self {
             disk,
-            geometry,
+            opened: geometry,
+            reach: Reach {
+                probe,
+                size: AtomicU64::new(geometry.size),
+                end: AtomicU64::new(geometry.size),
+            },
             cache,
-            space: Arc::new(space),
+            operations: Arc::new(operations),
         }
+    }
+
+    /// Refuses what is not on the medium.
+    fn check(&self, op: StoreOp, at: u64, len: u64) -> Result<(), StoreError> {
+        let on_medium = Geometry {
+            size: self.reach.end.load(Ordering::Acquire),
+            ..self.opened
+        };
+        check_range(&on_medium, op, at, len)
     }
 
     fn is_stable(&self, durability: Durability) -> bool {
@@ -66,13 +102,13 @@ impl DiskStore {
         stable: bool,
     ) -> Result<(), StoreError> {
         let (at, len) = (range.start, range.end.saturating_sub(range.start));
-        check_range(&self.geometry, op, at, len)?;
+        self.check(op, at, len)?;
         if len == 0 {
             return Ok(());
         }
-        let space = Arc::clone(&self.space);
+        let operations = Arc::clone(&self.operations);
         let job = move |disk: &Disk| {
-            if !space.apply(disk, method, at, len)? {
+            if !operations.apply(disk, method, at, len)? {
                 write_zeroes(disk, at..at + len)?;
             }
             if stable { disk.sync() } else { Ok(()) }
@@ -93,7 +129,7 @@ enum Method {
     Zero,
 }
 
-impl Space {
+impl SpaceOperations {
     /// `false` when the medium does not have this operation.
     fn apply(&self, disk: &Disk, method: Method, at: u64, len: u64) -> io::Result<bool> {
         let (known, mode) = match method {
@@ -136,11 +172,14 @@ fn write_zeroes(disk: &Disk, range: Range<u64>) -> io::Result<()> {
 #[async_trait]
 impl BlockStore for DiskStore {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        Geometry {
+            size: self.reach.size.load(Ordering::Acquire),
+            ..self.opened
+        }
     }
 
     async fn read(&self, at: u64, buf: IoBuf) -> Result<IoBuf, StoreError> {
-        check_range(&self.geometry, StoreOp::Read, at, buf.len() as u64)?;
+        self.check(StoreOp::Read, at, buf.len() as u64)?;
         if buf.is_empty() {
             return Ok(buf);
         }
@@ -149,7 +188,7 @@ impl BlockStore for DiskStore {
     }
 
     async fn write(&self, at: u64, buf: IoBuf, durability: Durability) -> Result<IoBuf, StoreError> {
-        check_range(&self.geometry, StoreOp::Write, at, buf.len() as u64)?;
+        self.check(StoreOp::Write, at, buf.len() as u64)?;
         if buf.is_empty() {
             return Ok(buf);
         }
@@ -161,7 +200,7 @@ impl BlockStore for DiskStore {
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
-        if self.geometry.read_only {
+        if self.opened.read_only {
             return Ok(());
         }
         let synced = self.disk.blocking(Disk::sync).await;
@@ -183,6 +222,16 @@ impl BlockStore for DiskStore {
         .await
     }
 
+    async fn measure(&self) -> io::Result<Measured> {
+        let found = self.disk.blocking(self.reach.probe.size).await?;
+        let block = u64::from(self.opened.block_size);
+        Ok(self.reach.take(found / block * block))
+    }
+
+    async fn space(&self) -> io::Result<Option<Space>> {
+        self.disk.blocking(self.reach.probe.space).await
+    }
+
     fn copy_source(&self) -> Option<CopySource> {
         // The kernel copies through the page cache, which direct I/O stays away from.
         (!self.disk.is_direct()).then(|| CopySource(Place::Disk(Arc::clone(&self.disk))))
@@ -192,10 +241,10 @@ impl BlockStore for DiskStore {
         let Place::Disk(source) = &source.0 else {
             return false;
         };
-        if self.disk.is_direct() || check_range(&self.geometry, StoreOp::Write, at, len).is_err() {
+        if self.disk.is_direct() || self.check(StoreOp::Write, at, len).is_err() {
             return false;
         }
-        let (source, space) = (Arc::clone(source), Arc::clone(&self.space));
+        let (source, space) = (Arc::clone(source), Arc::clone(&self.operations));
         let stable = self.is_stable(Durability::Cached);
         let job = move |disk: &Disk| {
             let zero = |range: Range<u64>| {
@@ -212,8 +261,8 @@ impl BlockStore for DiskStore {
 
     async fn extent(&self, range: Range<u64>) -> Result<Extent, StoreError> {
         let (at, len) = (range.start, range.end.saturating_sub(range.start));
-        check_range(&self.geometry, StoreOp::Extent, at, len)?;
-        let block = u64::from(self.geometry.block_size);
+        self.check(StoreOp::Extent, at, len)?;
+        let block = u64::from(self.opened.block_size);
         let found = self.disk.blocking(move |disk| extent(disk, &range, block)).await;
         found.map_err(|error| StoreError::from_io(StoreOp::Extent, at, error))
     }
@@ -234,6 +283,21 @@ impl BlockStore for DiskStore {
         // It only begins to read, and the page cache may give up again what was read: so nothing is promised.
         let _ = self.disk.blocking(hint).await;
         false
+    }
+}
+
+impl Reach {
+    /// Takes the medium's size, in whole blocks, and says what that changes.
+    fn take(&self, found: u64) -> Measured {
+        // The end first, so that nobody who sees a new size finds its blocks refused.
+        let before = self.end.swap(found, Ordering::AcqRel);
+        if self.size.fetch_max(found, Ordering::AcqRel) < found {
+            Measured::Grown { size: found }
+        } else if found < before {
+            Measured::Shrunk { end: found }
+        } else {
+            Measured::Unchanged
+        }
     }
 }
 
@@ -265,4 +329,34 @@ fn extent(disk: &Disk, range: &Range<u64>, block: u64) -> io::Result<Extent> {
         end: hole.max(range.start + 1).next_multiple_of(block).min(range.end),
         mapped: true,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_of_the_size_is_told_once() {
+        let reach = Reach {
+            probe: Probe {
+                size: |_| Ok(0),
+                space: |_| Ok(None),
+            },
+            size: AtomicU64::new(1000),
+            end: AtomicU64::new(1000),
+        };
+        for (found, told) in [
+            (1000, Measured::Unchanged),
+            (1500, Measured::Grown { size: 1500 }),
+            (1500, Measured::Unchanged),
+            (900, Measured::Shrunk { end: 900 }),
+            (900, Measured::Unchanged),
+            (800, Measured::Shrunk { end: 800 }),
+            // Back to where it was: the store had this size all the time.
+            (1500, Measured::Unchanged),
+            (1600, Measured::Grown { size: 1600 }),
+        ] {
+            assert_eq!(reach.take(found), told, "{found}");
+        }
+    }
 }

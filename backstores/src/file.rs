@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
-use crate::disk_store::DiskStore;
+use crate::disk_store::{DiskStore, Probe};
 use crate::engine::Disk;
 use crate::holder;
 use crate::spec::Blocks;
-use crate::{BlockStore, CacheMode, Geometry, IoBuf, OpenError, StoreOptions};
+use crate::{BlockStore, CacheMode, Geometry, IoBuf, OpenError, Space, StoreOptions};
 
 /// Opens or creates a file as a store.
 pub(crate) fn open(
@@ -61,7 +61,8 @@ impl Opener<'_> {
         self.require_regular(&metadata)?;
         block_on_io(&file).map_err(|error| self.system(&error, "check the file system"))?;
         match size {
-            Some(size) if size != metadata.len() => Err(self.refuse(
+            // One that was grown since it was created is larger.
+            Some(size) if size > metadata.len() => Err(self.refuse(
                 format!("the file has {} bytes, size= says {size}", metadata.len()),
                 "leave out size= to take the file as it is",
             )),
@@ -133,7 +134,12 @@ impl Opener<'_> {
             rotational: crate::sysfs::is_rotational(metadata.dev()),
         };
         let disk = Disk::new(file.into(), self.options.direct);
-        Ok(Arc::new(DiskStore::new(disk, geometry, self.options.cache)))
+        Ok(Arc::new(DiskStore::new(
+            disk,
+            geometry,
+            self.options.cache,
+            PROBE,
+        )))
     }
 
     fn flags(&self) -> OpenOptions {
@@ -229,6 +235,19 @@ impl Opener<'_> {
         }
     }
 }
+
+/// Of the file's own size and blocks, and of what the file system leaves to those who are not root.
+const PROBE: Probe = Probe {
+    size: |disk| Ok(u64::try_from(rustix::fs::fstat(disk.fd())?.st_size).unwrap_or(0)),
+    space: |disk| {
+        let blocks = u64::try_from(rustix::fs::fstat(disk.fd())?.st_blocks).unwrap_or(0);
+        let file_system = rustix::fs::fstatvfs(disk.fd())?;
+        Ok(Some(Space {
+            used: blocks.saturating_mul(512),
+            available: Some(file_system.f_bavail.saturating_mul(file_system.f_frsize)),
+        }))
+    },
+};
 
 /// The file system's block, as far as it is a plausible one.
 fn granularity(metadata: &Metadata) -> u32 {

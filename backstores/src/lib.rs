@@ -26,4 +26,4 @@ pub use error::{OpenError, StoreError, StoreErrorKind, StoreOp};
 pub use fault::{Fault, FaultStore, HeldOp, Matching};
 pub use pool::{BufPool, PoolStats};
 pub use spec::{CacheMode, StoreOptions, StoreSource, open};
-pub use store::{Abilities, BlockStore, Durability, Extent, Geometry};
+pub use store::{Abilities, BlockStore, Durability, Extent, Geometry, Measured, Space};

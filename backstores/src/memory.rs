@@ -7,6 +7,7 @@
 //! power cut leaves nothing of which a part could be seen.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -15,7 +16,7 @@ use async_trait::async_trait;
 use crate::copy::Place;
 use crate::error::check_range;
 use crate::{
-    Abilities, BlockStore, CHUNK, CopySource, Durability, Extent, Geometry, IoBuf, StoreError,
+    Abilities, BlockStore, CHUNK, CopySource, Durability, Extent, Geometry, IoBuf, Space, StoreError,
     StoreErrorKind, StoreOp,
 };
 
@@ -185,22 +186,43 @@ impl BlockStore for MemoryStore {
         Ok(())
     }
 
+    async fn space(&self) -> io::Result<Option<Space>> {
+        let pages: usize = self.shards.iter().map(|shard| read(shard).len()).sum();
+        Ok(Some(Space {
+            used: pages as u64 * PAGE,
+            available: None,
+        }))
+    }
+
     fn copy_source(&self) -> Option<CopySource> {
         Some(CopySource(Place::Memory(Arc::clone(&self.shards))))
     }
 
     async fn copy_from(&self, source: &CopySource, from: u64, at: u64, len: u64) -> bool {
-        match &source.0 {
-            Place::Memory(pages) if check_range(&self.geometry, StoreOp::Write, at, len).is_ok() => {
-                self.copy_pages(pages, from, at..at + len).is_some()
-            }
-            Place::Memory(_) | Place::Disk(_) => false,
+        let Place::Memory(pages) = &source.0 else {
+            return false;
+        };
+        if check_range(&self.geometry, StoreOp::Write, at, len).is_err() {
+            return false;
         }
+        for done in (0..len).step_by(CHUNK) {
+            let piece = (len - done).min(CHUNK as u64);
+            if self
+                .copy_pages(pages, from + done, at + done..at + done + piece)
+                .is_none()
+            {
+                return false;
+            }
+            // Nothing here ever waits, so that others would not get their turn.
+            tokio::task::yield_now().await;
+        }
+        true
     }
 
     fn abilities(&self) -> Abilities {
         Abilities {
             atomic_len: u32::try_from(CHUNK).expect("a buffer is short"),
+            transient: true,
             ..Abilities::default()
         }
     }

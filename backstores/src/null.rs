@@ -5,7 +5,7 @@ use std::ops::Range;
 use async_trait::async_trait;
 
 use crate::error::check_range;
-use crate::{BlockStore, Durability, Extent, Geometry, IoBuf, StoreError, StoreOp};
+use crate::{Abilities, BlockStore, Durability, Extent, Geometry, IoBuf, StoreError, StoreOp};
 
 /// A store without a medium.
 #[derive(Debug)]
@@ -56,6 +56,13 @@ impl BlockStore for NullStore {
             range.start,
             range.end.saturating_sub(range.start),
         )
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            transient: true,
+            ..Abilities::default()
+        }
     }
 
     async fn extent(&self, range: Range<u64>) -> Result<Extent, StoreError> {

@@ -19,7 +19,7 @@ pub enum StoreSource {
     File {
         /// Its path.
         path: PathBuf,
-        /// Creates a sparse file of this many bytes when there is none; an existing file must have this size.
+        /// Creates a sparse file of this many bytes when there is none; an existing file must not be smaller.
         size: Option<u64>,
     },
     /// A block device, opened exclusively.

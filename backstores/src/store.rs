@@ -1,6 +1,7 @@
 //! What a disk is to everything above: runs of blocks that can be read, written, flushed and unmapped.
 
 use std::fmt;
+use std::io;
 use std::ops::Range;
 
 use async_trait::async_trait;
@@ -29,6 +30,19 @@ pub trait BlockStore: fmt::Debug + Send + Sync {
 
     /// Makes a range read as zeroes, keeping its space allocated where the store can tell the difference.
     async fn write_zeroes(&self, range: Range<u64>, durability: Durability) -> Result<(), StoreError>;
+
+    /// Asks the medium how large it is by now. What it grew by can be used at once, and [`geometry`](Self::geometry)
+    /// tells the new size. A medium that shrank changes no size, but what lies beyond its end is
+    /// [`OutOfRange`](crate::StoreErrorKind::OutOfRange) from then on. A store over another one passes this on.
+    async fn measure(&self) -> io::Result<Measured> {
+        Ok(Measured::Unchanged)
+    }
+
+    /// How much space the contents take, and how much is left. `None` when the store cannot tell. A store over another
+    /// one passes this on.
+    async fn space(&self) -> io::Result<Option<Space>> {
+        Ok(None)
+    }
 
     /// What another store needs to copy from this one without help; `None` when nobody can.
     fn copy_source(&self) -> Option<CopySource> {
@@ -73,6 +87,32 @@ pub trait BlockStore: fmt::Debug + Send + Sync {
     }
 }
 
+/// What became of a store's size since it was last asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Measured {
+    /// Nothing.
+    Unchanged,
+    /// There is more of it.
+    Grown {
+        /// Size now, bytes.
+        size: u64,
+    },
+    /// The medium ends before the store does.
+    Shrunk {
+        /// Where, bytes.
+        end: u64,
+    },
+}
+
+/// Space below a store, bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Space {
+    /// Taken by its contents.
+    pub used: u64,
+    /// Left for it and everything else that shares the space; `None` when that is not known.
+    pub available: Option<u64>,
+}
+
 /// What not every store can do. [`Default`] is nothing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Abilities {
@@ -81,6 +121,8 @@ pub struct Abilities {
     pub atomic_len: u32,
     /// [`BlockStore::erase_key`] works.
     pub key_erase: bool,
+    /// What is written is gone when the process is.
+    pub transient: bool,
 }
 
 /// A run of one kind of space.

@@ -12,7 +12,7 @@ use common::{LoopDevice, skipped};
 use tempfile::TempDir;
 
 #[test]
-fn a_new_file_is_sparse_and_opens_again_with_the_same_size_only() {
+fn a_new_file_is_sparse_and_opens_again_unless_it_is_too_small() {
     let _alone = alone();
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("disk.img");
@@ -29,10 +29,13 @@ fn a_new_file_is_sparse_and_opens_again_with_the_same_size_only() {
 
     drop(open(&file(&path, Some(1 << 30)), StoreOptions::default()).unwrap());
     drop(open(&file(&path, None), StoreOptions::default()).unwrap());
+    let grown = open(&file(&path, Some(1 << 20)), StoreOptions::default()).unwrap();
+    assert_eq!(grown.geometry().size, 1 << 30, "it may have grown since");
+    drop(grown);
     assert_refused(
-        &file(&path, Some(1 << 20)),
+        &file(&path, Some(1 << 31)),
         StoreOptions::default(),
-        "the file has 1073741824 bytes, size= says 1048576; leave out size= to take the file as it is",
+        "the file has 1073741824 bytes, size= says 2147483648; leave out size= to take the file as it is",
     );
 }
 

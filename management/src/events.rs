@@ -47,6 +47,8 @@ pub struct Event {
 pub enum EventKind {
     /// The configuration, a user or a token was changed.
     Changed,
+    /// A unit was grown.
+    Grown,
     /// A session was closed by hand.
     Kicked,
     /// An initiator logged in.

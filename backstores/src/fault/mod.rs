@@ -7,6 +7,7 @@
 mod cache;
 
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +17,7 @@ use futures_util::FutureExt;
 use tokio::sync::{oneshot, watch};
 
 use crate::error::check_range;
-use crate::{BlockStore, Durability, Geometry, IoBuf, StoreError, StoreErrorKind, StoreOp};
+use crate::{BlockStore, Durability, Geometry, IoBuf, Measured, Space, StoreError, StoreErrorKind, StoreOp};
 
 /// A store with a handle on its misfortunes. Share it by `Arc`: one clone as the store, one for the test.
 ///
@@ -307,6 +308,14 @@ impl BlockStore for FaultStore {
         self.admit(Work::clear(StoreOp::WriteZeroes, range, durability))
             .await
             .map(drop)
+    }
+
+    async fn measure(&self) -> io::Result<Measured> {
+        self.inner.measure().await
+    }
+
+    async fn space(&self) -> io::Result<Option<Space>> {
+        self.inner.space().await
     }
 }
 

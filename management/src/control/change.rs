@@ -135,6 +135,7 @@ impl Control {
         let state = save(state, &before, &after).await?;
         self.set_model(Arc::clone(&after));
         self.live().follow(&after, prepared);
+        self.look_after_grown(&before, &after).await;
         if change.delete_data {
             self.remove_files(&before, &after);
         }

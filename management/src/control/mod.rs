@@ -9,6 +9,7 @@ mod config;
 mod sessions;
 mod tend;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -18,9 +19,9 @@ pub use change::{Change, ChangeError, Edit, Outcome, Precondition};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 
 use crate::events::{Event, EventKind, EventLog};
-use crate::live::{Accept, Defaults, Live, PortStatus, ReservationStore, StoreStatus};
+use crate::live::{Accept, Defaults, Live, PortStatus, StoreStatus, UnitKeeping};
 use crate::model::{Model, Problem};
-use crate::state::{ReservationFiles, State};
+use crate::state::State;
 
 /// The administration of one node.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub struct Control {
     events: Arc<EventLog>,
     entropy: fn(&mut [u8]),
     directory: PathBuf,
+    /// Units that are being looked at; one that is stuck is not asked again.
+    looking: Mutex<BTreeSet<String>>,
 }
 
 impl Control {
@@ -57,9 +60,9 @@ impl Control {
         }
         let events = EventLog::open(state.directory());
         let directory = state.directory().to_owned();
-        let reservations = ReservationStore::start(ReservationFiles::new(state.directory()))
-            .map_err(|error| vec![Problem::new("reservations", error.problem, error.fix)])?;
-        let mut live = Live::new(Arc::clone(&node), defaults, accept, reservations);
+        let keeping = UnitKeeping::start(state.directory())
+            .map_err(|error| vec![Problem::new("units", error.problem, error.fix)])?;
+        let mut live = Live::new(Arc::clone(&node), defaults, accept, keeping);
         live.start(&model);
         events.record(Event::new(
             EventKind::Started,
@@ -80,6 +83,7 @@ impl Control {
             events,
             entropy,
             directory,
+            looking: Mutex::default(),
         }))
     }
 
@@ -140,6 +144,12 @@ impl Control {
     /// A panic while it was held is a bug that was logged; every step of following is repeated by the next.
     fn live(&self) -> std::sync::MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The logical units that are served, by id.
+    #[must_use]
+    pub fn units(&self) -> Vec<(String, Arc<target_core::scsi::LogicalUnit>)> {
+        self.live().units()
     }
 
     fn set_model(&self, model: Arc<Model>) {

@@ -1,16 +1,20 @@
 //! What goes on by itself: stores that come back, ports that become free, and what the node tells is written down.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use backstores::Measured;
 use serde_json::json;
 use target_core::iscsi::NodeEvent;
+use target_core::scsi::LogicalUnit;
 use tokio::sync::broadcast::error::RecvError;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{Control, SessionStatus};
 use crate::events::{Event, EventKind};
 use crate::live::open_one;
+use crate::model::{Model, Store, Unit};
 
 impl Control {
     /// Runs until it is dropped.
@@ -58,6 +62,60 @@ impl Control {
         }
         let _writer = self.writer.lock().await;
         self.live().retry_ports(&self.model());
+    }
+
+    /// Looks at every unit: what was grown is served larger, and initiators are warned before space runs out. Nobody waits
+    /// for one that is stuck.
+    pub fn look_at_units(self: &Arc<Self>) {
+        for (id, unit) in self.units() {
+            if !self.looking().insert(id.clone()) {
+                continue;
+            }
+            let this = Arc::clone(self);
+            tokio::spawn(async move {
+                this.look(&id, &unit).await;
+                this.looking().remove(&id);
+            });
+        }
+    }
+
+    /// Stores that a change made larger are served so when the change is acknowledged, unless they are stuck.
+    pub(super) async fn look_after_grown(&self, before: &Model, after: &Model) {
+        let place = |model: &Model, id: &str| model.get::<Store>(id).map(|store| store.place.clone());
+        for (id, unit) in self.units() {
+            let Some(store) = after.get::<Unit>(&id).map(|unit| unit.store.to_string()) else {
+                continue;
+            };
+            let was = place(before, &store);
+            if was.is_some() && was != place(after, &store) {
+                drop(tokio::time::timeout(LOOK, self.look(&id, &unit)).await);
+            }
+        }
+    }
+
+    async fn look(&self, id: &str, unit: &LogicalUnit) {
+        match unit.refresh().await {
+            Ok(Measured::Unchanged) => {}
+            Ok(Measured::Grown { size }) => {
+                let text = format!("unit {id} was grown to {size} bytes: initiators are told");
+                info!("{text}");
+                let data = json!({"unit": id, "size": size});
+                self.events.record(Event::new(EventKind::Grown, text).with(data));
+            }
+            Ok(Measured::Shrunk { end }) => {
+                let size = unit.store().geometry().size;
+                warn!(
+                    unit = id,
+                    "the store was cut to {end} bytes, but is served with {size}: what is behind its end can be neither \
+                     read nor written; make it as long as it was"
+                );
+            }
+            Err(error) => warn!(unit = id, %error, "the store could not be asked for its size"),
+        }
+    }
+
+    fn looking(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.looking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn write_down(&self) {
@@ -134,5 +192,7 @@ fn told(event: &NodeEvent) -> Event {
     }
 }
 
+/// How long a change waits for a store to notice that it was grown.
+const LOOK: Duration = Duration::from_secs(2);
 /// How long what is missing stays so at most, once it can be had.
 const RETRY: Duration = Duration::from_secs(2);

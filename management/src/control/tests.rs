@@ -24,6 +24,8 @@ fn start(directory: &Path) -> Arc<Control> {
     let defaults = Defaults {
         base: directory.to_owned(),
         portals: Vec::new(),
+        groups: Vec::new(),
+        management_url: None,
         advertised: Vec::new(),
         chap: ChapPolicy::Open,
         parameters: Parameters::default(),

@@ -6,28 +6,31 @@
 mod ports;
 mod quarantine;
 mod reservations;
+mod sanitizing;
 mod stores;
 mod targets;
 mod usage;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use backstores::BlockStore;
-use iscsi_proto::IscsiName;
-use target_core::control::{ChapPolicy, Parameters};
+use iscsi_proto::{IscsiName, Tpgt};
+use target_core::control::{ChapPolicy, Parameters, Portal};
 use target_core::iscsi::{Node, Order};
-use target_core::scsi::{LogicalUnit, TargetDevice};
+use target_core::scsi::{AccessState, LogicalUnit, NonVolatileMemory, TargetDevice};
 use tracing::warn;
 
 pub use ports::{Accept, PortStatus};
 pub use reservations::ReservationStore;
+pub use sanitizing::SanitizeStore;
 pub(crate) use stores::open_one;
 pub use stores::{Condition, StoreStatus};
 pub use usage::{InUse, UsingSession};
 
 use crate::model::{Model, Problem, Unit};
+use crate::state::{ReservationFiles, SanitizeMarks, StateError, UnitMemory};
 use ports::Ports;
 use quarantine::Quarantine;
 use stores::Stores;
@@ -37,8 +40,12 @@ use stores::Stores;
 pub struct Defaults {
     /// Folder of relative paths: the state directory.
     pub base: PathBuf,
-    /// Portals of portal group 1 that the start opened.
-    pub portals: Vec<std::net::SocketAddr>,
+    /// Portals that the start opened.
+    pub portals: Vec<Portal>,
+    /// Their portal groups, by which every target can be reached, and the access state each is in at first.
+    pub groups: Vec<(Tpgt, Option<AccessState>)>,
+    /// Where the program says over HTTP how it is.
+    pub management_url: Option<String>,
     /// Addresses to tell in place of the portals', from the start's options.
     pub advertised: Vec<target_core::control::Advertised>,
     /// What targets without authentication of their own ask for.
@@ -57,7 +64,7 @@ pub(crate) struct Live {
     devices: BTreeMap<IscsiName, LiveDevice>,
     ports: Ports,
     quarantine: Quarantine,
-    reservations: ReservationStore,
+    keeping: UnitKeeping,
     /// Units that are not served although their store is there, and why.
     refused: BTreeMap<String, String>,
 }
@@ -73,6 +80,57 @@ struct LiveUnit {
 struct LiveDevice {
     portal_group: u16,
     device: Arc<TargetDevice>,
+}
+
+impl LiveDevice {
+    /// A device without units, reached by its own portal group and by those of the start.
+    fn new(target: &crate::model::Target, defaults: &Defaults) -> Self {
+        let own = Tpgt(target.portal_group);
+        let mut ports: Vec<Tpgt> = defaults.groups.iter().map(|(group, _)| *group).collect();
+        if !ports.contains(&own) {
+            ports.push(own);
+        }
+        ports.sort();
+        let device = TargetDevice::new(target.name.0.clone(), &ports);
+        for (group, state) in &defaults.groups {
+            if let Some(state) = state {
+                device.set_access_state(*group, *state);
+            }
+        }
+        if let Some(url) = &defaults.management_url {
+            device.set_management_url(url.clone());
+        }
+        Self {
+            portal_group: target.portal_group,
+            device,
+        }
+    }
+}
+
+/// What units keep over restarts, and where.
+#[derive(Debug)]
+pub(crate) struct UnitKeeping {
+    memory: Arc<dyn NonVolatileMemory>,
+    reservations: ReservationStore,
+    marks: SanitizeStore,
+}
+
+impl UnitKeeping {
+    /// What is kept in a state directory.
+    pub(crate) fn start(state_directory: &Path) -> Result<Self, StateError> {
+        Ok(Self {
+            memory: Arc::new(UnitMemory::new(state_directory)),
+            reservations: ReservationStore::start(ReservationFiles::new(state_directory))?,
+            marks: SanitizeStore::start(SanitizeMarks::new(state_directory))?,
+        })
+    }
+
+    /// Gives a unit back what it kept, before any nexus uses it.
+    fn adopt(&self, unit: &Arc<LogicalUnit>) -> Result<(), String> {
+        unit.remember(&self.memory).map_err(|error| error.to_string())?;
+        self.reservations.adopt(unit).map_err(|error| error.to_string())?;
+        self.marks.adopt(unit).map_err(|error| error.to_string())
+    }
 }
 
 /// What a change needs and was had before it is saved. Dropped unused, it takes back what it made.
@@ -99,12 +157,7 @@ impl Preparation {
 }
 
 impl Live {
-    pub(crate) fn new(
-        node: Arc<Node>,
-        defaults: Defaults,
-        accept: Accept,
-        reservations: ReservationStore,
-    ) -> Self {
+    pub(crate) fn new(node: Arc<Node>, defaults: Defaults, accept: Accept, keeping: UnitKeeping) -> Self {
         Self {
             node,
             stores: Stores::new(defaults.base.clone()),
@@ -113,7 +166,7 @@ impl Live {
             devices: BTreeMap::new(),
             ports: Ports::new(accept),
             quarantine: Quarantine::default(),
-            reservations,
+            keeping,
             refused: BTreeMap::new(),
         }
     }
@@ -121,7 +174,8 @@ impl Live {
     /// Everything of the model that can be had; what cannot is missing and comes later. Blocks.
     pub(crate) fn start(&mut self, model: &Model) {
         self.stores.open_all(model);
-        self.ports.open_all(model, &self.defaults.portals);
+        let given = self.given();
+        self.ports.open_all(model, &given);
         self.reconcile(model);
     }
 
@@ -137,7 +191,7 @@ impl Live {
     pub(crate) fn preparation(&self) -> Preparation {
         Preparation {
             stores: Stores::new(self.defaults.base.clone()),
-            known_ports: self.ports.known(&self.defaults.portals),
+            known_ports: self.ports.known(&self.given()),
         }
     }
 
@@ -168,7 +222,8 @@ impl Live {
 
     /// Ports that could not be opened, tried again.
     pub(crate) fn retry_ports(&mut self, model: &Model) {
-        self.ports.open_all(model, &self.defaults.portals);
+        let given = self.given();
+        self.ports.open_all(model, &given);
     }
 
     pub(crate) const fn stores(&self) -> &Stores {
@@ -187,6 +242,23 @@ impl Live {
     /// The open stores, to be flushed at the end.
     pub(crate) fn open_stores(&self) -> Vec<(String, Arc<dyn BlockStore>)> {
         self.stores.open()
+    }
+
+    /// Addresses that the start opened.
+    fn given(&self) -> Vec<std::net::SocketAddr> {
+        self.defaults
+            .portals
+            .iter()
+            .map(|portal| portal.address)
+            .collect()
+    }
+
+    /// The units that are served, by id.
+    pub(crate) fn units(&self) -> Vec<(String, Arc<LogicalUnit>)> {
+        self.units
+            .iter()
+            .map(|(id, live)| (id.clone(), Arc::clone(&live.unit)))
+            .collect()
     }
 
     fn reconcile(&mut self, model: &Model) {
@@ -229,9 +301,7 @@ impl Live {
             return Ok(None);
         };
         let live = LogicalUnit::new(config, Arc::clone(&store));
-        self.reservations
-            .adopt(&live)
-            .map_err(|error| error.to_string())?;
+        self.keeping.adopt(&live)?;
         Ok(Some(LiveUnit {
             definition: unit.clone(),
             store,
@@ -270,10 +340,10 @@ impl Live {
             .filter(|target| target.enabled)
         {
             let name = &target.name.0;
-            let live = self.devices.entry(name.clone()).or_insert_with(|| LiveDevice {
-                portal_group: target.portal_group,
-                device: TargetDevice::new(name.clone(), &[iscsi_proto::Tpgt(target.portal_group)]),
-            });
+            let live = self
+                .devices
+                .entry(name.clone())
+                .or_insert_with(|| LiveDevice::new(target, &self.defaults));
             let there: BTreeMap<_, _> = live.device.luns().into_iter().collect();
             for (number, unit) in targets::wanted_luns(model, name, &self.units) {
                 if !there.contains_key(&number) {

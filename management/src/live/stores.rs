@@ -85,9 +85,20 @@ pub(super) struct PreparedStores {
     grown: Vec<(PathBuf, u64)>,
 }
 
-/// Whether a store has to be opened anew to become what it is to be.
+/// Whether a store has to be opened anew to become what it is to be. A file that is only longer is not: the store looks.
 pub(super) fn is_reopened(old: &Store, new: &Store) -> bool {
-    old != new
+    let with_size_of_new = match (&old.place, &new.place) {
+        (Place::File { path, .. }, Place::File { size, .. }) => Place::File {
+            path: path.clone(),
+            size: *size,
+        },
+        (place, _) => place.clone(),
+    };
+    let old = Store {
+        place: with_size_of_new,
+        ..old.clone()
+    };
+    old != *new
 }
 
 impl Stores {
@@ -218,7 +229,9 @@ impl Stores {
         }
         for store in after.all::<Store>() {
             let key = store.key();
-            if !self.all.contains_key(&key) {
+            if let Some(entry) = self.all.get_mut(&key) {
+                entry.definition = store.clone();
+            } else {
                 // An operation of before may still hold the file for a moment: then it is missing until it does not.
                 let state = match open_one(store, &self.base) {
                     Ok(open) => State::Open(open),
@@ -394,17 +407,9 @@ impl Drop for PreparedStores {
     }
 }
 
-/// Opens a store as its definition says. A file that is longer than it was made is taken as it is: it was grown.
+/// Opens a store as its definition says.
 pub(crate) fn open_one(store: &Store, base: &Path) -> Result<Arc<dyn BlockStore>, String> {
-    let mut source = store.source(base);
-    if let StoreSource::File { path, size } = &mut source
-        && let (Ok(metadata), Some(wanted)) = (fs::metadata(&*path), *size)
-        && metadata.is_file()
-        && metadata.len() > wanted
-    {
-        *size = None;
-    }
-    backstores::open(&source, store.options()).map_err(|error| error.to_string())
+    backstores::open(&store.source(base), store.options()).map_err(|error| error.to_string())
 }
 
 fn allocated(store: &Store, base: &Path) -> Option<u64> {

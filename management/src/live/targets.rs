@@ -8,7 +8,7 @@ use target_core::control::{
     Access, AccessRule as CoreRule, Advertised, ChapCredential, ChapPolicy, Directory, Parameters, Portal,
     Secret,
 };
-use target_core::scsi::{LogicalUnit, UnitConfig};
+use target_core::scsi::{LogicalUnit, SoftThreshold, UnitConfig};
 
 use super::{Defaults, LiveDevice, LiveUnit};
 use crate::model::{
@@ -41,10 +41,7 @@ pub(super) fn directory(
             };
             Some((target.name.0.clone(), Arc::new(served)))
         });
-    let given = defaults.portals.iter().map(|address| Portal {
-        address: *address,
-        tpgt: Tpgt(1),
-    });
+    let given = defaults.portals.iter().cloned();
     let configured = model
         .all::<crate::model::Portal>()
         .filter(|portal| portal.enabled);
@@ -170,11 +167,12 @@ pub(super) fn unit_config(unit: &Unit) -> Option<UnitConfig> {
     Some(UnitConfig {
         naa: unit.naa_bytes()?,
         serial: unit.serial.clone()?,
-        vendor: "LUNAPORT".into(),
+        vendor: unit.vendor.clone().unwrap_or_else(|| "LUNAPORT".into()),
         product: unit.product.clone().unwrap_or_else(|| "Virtual disk".into()),
-        revision: REVISION.into(),
+        revision: unit.revision.clone().unwrap_or_else(|| REVISION.into()),
         thin: unit.thin,
         removable: unit.removable,
+        soft_threshold: unit.soft_threshold_percent.map(SoftThreshold::Percent),
     })
 }
 

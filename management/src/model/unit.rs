@@ -27,6 +27,18 @@ pub struct Unit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 16)]
     pub product: Option<String>,
+    /// T10 vendor identification that initiators show, at most 8 printable ASCII characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 8)]
+    pub vendor: Option<String>,
+    /// Product revision that initiators show, at most 4 printable ASCII characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4)]
+    pub revision: Option<String>,
+    /// Warn initiators when so much of the unit's size is used, 1 to 100; for thin units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 100)]
+    pub soft_threshold_percent: Option<u8>,
     /// Offer thin provisioning where the store can give space back.
     #[serde(default = "yes")]
     pub thin: bool,

@@ -442,6 +442,24 @@ fn check_units(model: &Model, found: &mut Found) {
             let fix = "use 1 to 16 printable ASCII characters";
             found.add(Kind::Unit, &key, "product", "is no product identification", fix);
         }
+        for (field, text, max) in [("vendor", &unit.vendor, 8), ("revision", &unit.revision, 4)] {
+            if text.as_deref().is_some_and(|text| !printable(text, max)) {
+                let fix = format!("use 1 to {max} printable ASCII characters");
+                found.add(Kind::Unit, &key, field, "is not what initiators can show", fix);
+            }
+        }
+        if unit
+            .soft_threshold_percent
+            .is_some_and(|percent| !(1..=100).contains(&percent))
+        {
+            found.add(
+                Kind::Unit,
+                &key,
+                "soft_threshold_percent",
+                "is no share of the size",
+                "use 1 to 100",
+            );
+        }
         let mut unique = |seen: &mut BTreeMap<String, String>, field, value: Option<String>, fix| {
             if let Some(other) = value.and_then(|value| seen.insert(value, key.clone())) {
                 let problem = format!("units/{other} has the same");

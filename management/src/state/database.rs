@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::differences;
 use super::error::StateError;
 use super::first_format::{self, FirstTarget};
+use super::memory::UnitMemory;
 use crate::identity::InstallationId;
 use crate::model::{AnyObject, Kind, Model};
 
@@ -200,6 +201,14 @@ impl Database {
                 .map_err(|error| format!("{}: {error}", String::from_utf8_lossy(&key)))?;
             targets.push(target);
         }
+        for item in self.tree.scan_prefix(FIRST_UNIT) {
+            let (key, value) = item.map_err(|error| error.to_string())?;
+            let name = String::from_utf8_lossy(&key[FIRST_UNIT.len()..]).into_owned();
+            let text: String = serde_json::from_slice(&value).map_err(|error| format!("{name}: {error}"))?;
+            UnitMemory::new(&self.directory)
+                .carry_over(&name, &text)
+                .map_err(|error| error.to_string())?;
+        }
         let model = first_format::carry_over(&targets)?;
         self.replace(installation, &model)
             .map_err(|error| error.to_string())?;
@@ -329,6 +338,8 @@ fn remove_matching(directory: &Path, matches: impl Fn(&str) -> bool) {
     }
 }
 
+/// What units kept, in the first format.
+const FIRST_UNIT: &str = "unit/";
 const FORMAT: &str = "format/version";
 const FORMAT_VERSION: u32 = 2;
 const INSTALLATION: &str = "installation/id";

@@ -8,7 +8,10 @@ mod copies;
 mod database;
 mod error;
 mod first_format;
+mod memory;
 mod reservations;
+mod sanitize_marks;
+mod unit_file;
 
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +20,9 @@ use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
 pub use error::StateError;
+pub use memory::UnitMemory;
 pub use reservations::ReservationFiles;
+pub use sanitize_marks::SanitizeMarks;
 
 use crate::identity::InstallationId;
 use crate::model::{Kind, Model};

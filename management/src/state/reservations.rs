@@ -4,9 +4,8 @@
 //! after: so they are files beside it. A new state is written and synced under another name and then takes the place of
 //! the old one, which holds until that moment.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use iscsi_proto::{Isid, Tpgt};
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use target_core::nexus::{InitiatorPort, NexusId, TargetPort};
 use target_core::scsi::{KeptRegistration, KeptReservation, KeptReservations, ReservationType};
 
-use super::StateError;
+use super::{StateError, unit_file};
 
 /// The files of a state directory. Whoever has them has the database of that directory open.
 #[derive(Clone, Debug)]
@@ -69,39 +68,17 @@ impl ReservationFiles {
     pub fn save(&self, unit: &str, kept: Option<&KeptReservations>) -> io::Result<()> {
         let path = self.path(unit);
         let Some(kept) = kept else {
-            return match fs::remove_file(&path) {
-                Ok(()) => sync_directory(&self.directory),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                Err(error) => Err(error),
-            };
+            return unit_file::remove(&path);
         };
-        if !self.directory.is_dir() {
-            fs::create_dir_all(&self.directory)?;
-            self.directory.parent().map_or(Ok(()), sync_directory)?;
-        }
-        let temporary = path.with_extension("new");
         let mut text = serde_json::to_string_pretty(&SavedReservations::encode(kept))
             .expect("plain values have a JSON form");
         text.push('\n');
-        let mut file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, &path)?;
-        sync_directory(&self.directory)
+        unit_file::replace(&path, &text)
     }
 
     fn path(&self, unit: &str) -> PathBuf {
         self.directory.join(format!("{unit}.json"))
     }
-}
-
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
 }
 
 /// The form of the file.

@@ -7,14 +7,15 @@ use iscsi_proto::{IscsiName, Tpgt};
 use super::{Access, ChapPolicy, Parameters};
 use crate::scsi::TargetDevice;
 
-/// A target with one portal group.
+/// A target; its device knows its portal groups.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Node name.
     pub name: IscsiName,
     /// TargetAlias, if any.
     pub alias: Option<String>,
-    /// Its portal group's tag.
+    /// The portal group of connections to an address that none of the portals has, as behind a translator of
+    /// addresses.
     pub tpgt: Tpgt,
     /// Who may log in.
     pub access: Access,

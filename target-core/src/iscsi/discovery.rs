@@ -58,7 +58,7 @@ fn addresses(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<S
     let portals = directory
         .portals
         .iter()
-        .filter(|portal| portal.tpgt == target.tpgt);
+        .filter(|portal| target.device.has_port(portal.tpgt));
     for address in portals.flat_map(|portal| expand(portal.address, asker)) {
         if is_reachable(address.ip(), came_by.ip()) && !reachable.contains(&address) {
             reachable.push(address);
@@ -73,7 +73,7 @@ fn addresses(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<S
     });
     reachable
         .into_iter()
-        .map(|address| format_address(address, target.tpgt))
+        .map(|address| format_address(address, directory.portal_group(target, address)))
         .collect()
 }
 
@@ -82,11 +82,11 @@ fn advertised(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<
     let rules = directory
         .advertised
         .iter()
-        .filter(|rule| rule.tpgt == target.tpgt && rule.from.contains(asker.peer));
+        .filter(|rule| target.device.has_port(rule.tpgt) && rule.from.contains(asker.peer));
     let narrowest = rules.clone().map(|rule| rule.from.prefix_len()).max();
     rules
         .filter(|rule| Some(rule.from.prefix_len()) == narrowest)
-        .map(|rule| format!("{},{}", rule.address, target.tpgt.0))
+        .map(|rule| format!("{},{}", rule.address, rule.tpgt.0))
         .collect()
 }
 

@@ -261,7 +261,8 @@ impl Login {
         let mut answers = Answers::new();
         if let Some(target) = &identity.target {
             // §13.9: due in the first response of a normal session.
-            answers.push(("TargetPortalGroupTag".to_owned(), target.tpgt.0.to_string()));
+            let group = self.directory.portal_group(target, self.link.local);
+            answers.push(("TargetPortalGroupTag".to_owned(), group.0.to_string()));
             if let Some(alias) = &target.alias {
                 answers.push(("TargetAlias".to_owned(), alias.clone()));
             }

@@ -284,10 +284,17 @@ impl Membership {
         if admission.tsih != Tsih::NEW {
             return Err(registry.join_refusal(admission));
         }
+        let directory = self.node.directory();
+        let local = registry
+            .connections
+            .get(&self.id)
+            .expect("a membership is in the registry")
+            .link
+            .local;
         let nexus = admission.target.as_ref().map(|target| {
             let target_port = TargetPort {
                 name: target.name.clone(),
-                tpgt: target.tpgt,
+                tpgt: directory.portal_group(target, local),
             };
             let nexus = NexusId {
                 initiator: admission.initiator.clone(),
@@ -298,7 +305,7 @@ impl Membership {
         if let Some((nexus, _)) = &nexus {
             registry.end_older(nexus, &self.node.watchers);
         }
-        registry.check_limit(admission, &self.node.directory())?;
+        registry.check_limit(admission, &directory)?;
         let tsih = registry.free_tsih()?;
         let entry = registry
             .connections

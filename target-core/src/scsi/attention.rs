@@ -17,6 +17,8 @@ pub enum UnitAttention {
     MediumChanged,
     /// 2a/01
     ModeParametersChanged,
+    /// 2a/06
+    AccessStateChanged,
     /// 2a/03: CLEAR.
     ReservationsPreempted,
     /// 2a/04
@@ -25,12 +27,16 @@ pub enum UnitAttention {
     RegistrationsPreempted,
     /// 2a/09
     CapacityChanged,
+    /// 38/07
+    SoftThresholdReached,
     /// 2f/00: commands cleared by another initiator.
     CommandsCleared,
     /// 3f/0e
     ReportedLunsChanged,
     /// 3f/03
     InquiryDataChanged,
+    /// 3f/05
+    IdentifierChanged,
 }
 
 impl UnitAttention {
@@ -44,6 +50,9 @@ impl UnitAttention {
             Self::NexusLoss => Sense::I_T_NEXUS_LOSS_OCCURRED,
             Self::MediumChanged => Sense::NOT_READY_TO_READY_CHANGE,
             Self::ModeParametersChanged => Sense::MODE_PARAMETERS_CHANGED,
+            Self::AccessStateChanged => Sense::ASYMMETRIC_ACCESS_STATE_CHANGED,
+            Self::SoftThresholdReached => Sense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED,
+            Self::IdentifierChanged => Sense::DEVICE_IDENTIFIER_CHANGED,
             Self::ReservationsPreempted => Sense::RESERVATIONS_PREEMPTED,
             Self::ReservationsReleased => Sense::RESERVATIONS_RELEASED,
             Self::RegistrationsPreempted => Sense::REGISTRATIONS_PREEMPTED,
@@ -60,6 +69,9 @@ impl UnitAttention {
             Self::PowerOn | Self::Reset | Self::LogicalUnitReset | Self::NexusLoss => true,
             Self::MediumChanged
             | Self::ModeParametersChanged
+            | Self::AccessStateChanged
+            | Self::SoftThresholdReached
+            | Self::IdentifierChanged
             | Self::ReservationsPreempted
             | Self::ReservationsReleased
             | Self::RegistrationsPreempted
@@ -88,6 +100,9 @@ impl UnitAttention {
             Self::NexusLoss => 3,
             Self::MediumChanged
             | Self::ModeParametersChanged
+            | Self::AccessStateChanged
+            | Self::SoftThresholdReached
+            | Self::IdentifierChanged
             | Self::ReservationsPreempted
             | Self::ReservationsReleased
             | Self::RegistrationsPreempted

@@ -2,7 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockWriteGuard};
 
 use bytes::Bytes;
 use iscsi_proto::pdu::{Function, TmfResponse};
@@ -10,17 +10,19 @@ use iscsi_proto::{IscsiName, Lun, Tpgt};
 
 pub use iscsi_proto::pdu::TaskAttribute;
 
+use super::access_state::{AccessState, GroupView, PortGroups, StateCause};
 use super::copy::CopyService;
 use super::lu::same;
 use super::{LogicalUnit, UnitAttention, engine};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::Transfer;
 
-/// A SCSI target device with one target port per portal group.
+/// A SCSI target device with one target port per portal group, each alone in a target port group.
 #[derive(Debug)]
 pub struct TargetDevice {
     name: IscsiName,
-    ports: Vec<Tpgt>,
+    ports: PortGroups,
+    management_url: OnceLock<String>,
     /// Logical units by number. Read by every command, for the time of one look-up.
     luns: RwLock<BTreeMap<u16, Arc<LogicalUnit>>>,
     /// Nexuses that exist; how many there may be, sessions are limited by.
@@ -55,12 +57,14 @@ pub struct TmfOutcome {
 }
 
 impl TargetDevice {
-    /// A device without logical units. `ports` are its portal groups; relative port identifiers are 1, 2, … in order.
+    /// A device without logical units. `ports` are its portal groups, whose tags are also its relative
+    /// target port identifiers and the numbers of its target port groups.
     #[must_use]
     pub fn new(name: IscsiName, ports: &[Tpgt]) -> Arc<Self> {
         Arc::new(Self {
             name,
-            ports: ports.to_vec(),
+            ports: PortGroups::new(ports),
+            management_url: OnceLock::new(),
             luns: RwLock::default(),
             nexuses: Mutex::default(),
             querying: Mutex::default(),
@@ -264,10 +268,57 @@ impl TargetDevice {
         self.luns.read().expect(UNPOISONED).keys().copied().collect()
     }
 
+    /// Names the address (a URL) of the service that tells how the device is; the first one stays.
+    pub fn set_management_url(&self, url: String) {
+        self.management_url.get_or_init(|| url);
+    }
+
+    /// That address, if it is known.
+    pub(crate) fn management_url(&self) -> Option<&str> {
+        self.management_url.get().map(String::as_str)
+    }
+
+    /// Whether it can be reached by the portals of this group.
+    #[must_use]
+    pub fn has_port(&self, tpgt: Tpgt) -> bool {
+        self.ports.tags().any(|port| port == tpgt)
+    }
+
+    /// The administrator puts a portal group into an asymmetric access state; every nexus is told (2A/06).
+    pub fn set_access_state(&self, tpgt: Tpgt, state: AccessState) {
+        if self.ports.set(&[(tpgt.0, state)], StateCause::Implicit) {
+            self.raise_everywhere(UnitAttention::AccessStateChanged, None);
+        }
+    }
+
+    /// The same by command of a nexus, which need not be told, for several groups.
+    pub(crate) fn set_access_states(&self, wanted: &[(u16, AccessState)], by: &Arc<NexusId>) {
+        if self.ports.set(wanted, StateCause::Explicit) {
+            tracing::info!(nexus = %by.initiator, ?wanted, "target port groups changed their states");
+            self.raise_everywhere(UnitAttention::AccessStateChanged, Some(by));
+        }
+    }
+
+    /// Target port groups and their states.
+    pub(crate) fn port_groups(&self) -> Vec<GroupView> {
+        self.ports.view()
+    }
+
+    /// How well commands that come by this portal group reach the units.
+    pub(crate) fn access_state(&self, tpgt: Tpgt) -> AccessState {
+        self.ports.state(tpgt)
+    }
+
     /// RELATIVE TARGET PORT IDENTIFIER of a portal group; 0, which names no port, for one that is not ours.
     pub(crate) fn relative_port(&self, tpgt: Tpgt) -> u16 {
-        let place = self.ports.iter().position(|port| *port == tpgt);
-        place.and_then(|place| u16::try_from(place + 1).ok()).unwrap_or(0)
+        if self.has_port(tpgt) { tpgt.0 } else { 0 }
+    }
+
+    /// Raises a unit attention on all units for every nexus but `except`.
+    fn raise_everywhere(&self, attention: UnitAttention, except: Option<&Arc<NexusId>>) {
+        for unit in self.units() {
+            unit.raise(attention, except);
+        }
     }
 
     /// [`relative_port`](Self::relative_port) of a target port; 0 for another device's.
@@ -281,13 +332,13 @@ impl TargetDevice {
 
     /// The target port of a RELATIVE TARGET PORT IDENTIFIER.
     pub(crate) fn target_port(&self, relative: u16) -> Option<TargetPort> {
-        let place = usize::from(relative).checked_sub(1)?;
-        self.ports.get(place).map(|tpgt| self.port(*tpgt))
+        let tpgt = Tpgt(relative);
+        self.has_port(tpgt).then(|| self.port(tpgt))
     }
 
     /// All target ports, in the order of their relative identifiers.
     pub(crate) fn target_ports(&self) -> Vec<TargetPort> {
-        self.ports.iter().map(|tpgt| self.port(*tpgt)).collect()
+        self.ports.tags().map(|tpgt| self.port(tpgt)).collect()
     }
 
     /// The ports of an initiator device that have a session, each once.

@@ -6,6 +6,9 @@
 
 use std::sync::Arc;
 
+use iscsi_proto::Lun;
+
+use super::access_state::{AccessState, GroupView};
 use super::cdb::{Cdb, LbaRange};
 use super::table::{AttentionRule, COMMANDS, CommandSpec, ErasureRule};
 use super::task_set::{Claim, TaskIdentity, TaskTicket};
@@ -19,6 +22,7 @@ pub(crate) struct CommandContext<'a> {
     device: &'a Arc<TargetDevice>,
     nexus: &'a Arc<NexusId>,
     unit: Option<&'a Arc<LogicalUnit>>,
+    lun: Lun,
     range: Option<LbaRange>,
     ticket: Option<&'a TaskTicket>,
     tag: u32,
@@ -28,6 +32,11 @@ impl CommandContext<'_> {
     /// The nexus that the command came by.
     pub(crate) fn nexus(&self) -> &Arc<NexusId> {
         self.nexus
+    }
+
+    /// The LUN as it was addressed.
+    pub(crate) fn lun(&self) -> Lun {
+        self.lun
     }
 
     /// The logical unit, for commands that need one.
@@ -100,6 +109,21 @@ impl CommandContext<'_> {
     /// RELATIVE TARGET PORT IDENTIFIER of the port that the command came in by.
     pub(crate) fn relative_port(&self) -> u16 {
         self.device.relative_port(self.nexus.target.tpgt)
+    }
+
+    /// The target port groups by which the unit can be reached.
+    pub(crate) fn port_groups(&self) -> Vec<GroupView> {
+        self.device.port_groups()
+    }
+
+    /// Puts target port groups into asymmetric access states; the other nexuses are told.
+    pub(crate) fn set_access_states(&self, wanted: &[(u16, AccessState)]) {
+        self.device.set_access_states(wanted, self.nexus);
+    }
+
+    /// Where the device is managed over the network, if anywhere.
+    pub(crate) fn management_url(&self) -> Option<&str> {
+        self.device.management_url()
     }
 
     /// All LUNs that this nexus can use, ascending.
@@ -191,6 +215,9 @@ fn admit(
         AttentionRule::Deliver | AttentionRule::Keep => {}
     }
     let spec = spec?;
+    spec.needs
+        .answered
+        .check(device.access_state(nexus.target.tpgt))?;
     unit.erasure().check(spec.needs.erasure)?;
     check_usage(spec, cdb)?;
     let range = match spec.needs.range {
@@ -205,7 +232,11 @@ fn admit(
     let who = TaskIdentity {
         nexus: Arc::clone(nexus),
         tag: task.tag,
-        attribute: task.attribute,
+        attribute: if spec.needs.overtakes {
+            TaskAttribute::HeadOfQueue
+        } else {
+            task.attribute
+        },
         abort: data.abort_signal().clone(),
     };
     Ok(Admitted {
@@ -241,6 +272,7 @@ async fn run(
         device,
         nexus,
         unit,
+        lun: task.lun,
         range: admitted.range,
         ticket: admitted.ticket.as_ref(),
         tag: task.tag,
@@ -248,7 +280,11 @@ async fn run(
     data.check()?;
     tracing::trace!(command = admitted.spec.name, tag = task.tag, lun = %task.lun, "runs");
     let operation = admitted.spec.operation;
-    operation.run(&context, Cdb::new(&task.cdb), data).await
+    operation.run(&context, Cdb::new(&task.cdb), data).await?;
+    if let (Some(unit), Some(range)) = (unit, context.range) {
+        unit.statistics().count(operation, range.blocks);
+    }
+    Ok(())
 }
 
 /// RESERVATION CONFLICT when a reservation keeps the command out.

@@ -2,15 +2,16 @@
 //! run meanwhile (SBC-4, FORMAT UNIT and sanitize operations). Either goes on when its command has been answered,
 //! aborted or reset. What is done to the medium is in `block/erase.rs`.
 //!
-//! Nothing of this outlives the process. A sanitize operation that a restart interrupts is not taken up again, and the
-//! medium is then erased in part.
+//! The work does not outlive the process. A sanitize operation that a restart interrupts counts as one that failed: the
+//! mark that it left (`sanitize_mark.rs`) closes the medium until another one has succeeded.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::table::ErasureRule;
-use super::{Failure, Sense};
+use super::{Failure, MarkKeeper, MarkRequest, SanitizeMark, Sense};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -30,7 +31,13 @@ pub(crate) struct Erasure {
     /// The usual answer, for the commands, which all ask.
     at_rest: AtomicBool,
     state: watch::Sender<State>,
+    /// Where marks go, and the unit's name there.
+    keeper: OnceLock<(MarkKeeper, String)>,
 }
+
+/// How it was before an erasure began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before(State);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
@@ -41,6 +48,19 @@ enum State {
 }
 
 impl Erasure {
+    /// From now on sanitizing leaves marks; `left` is the one from before.
+    pub(super) fn keep(&self, keeper: MarkKeeper, unit: String, left: Option<SanitizeMark>) {
+        if self.keeper.set((keeper, unit)).is_err() {
+            return;
+        }
+        if let Some(SanitizeMark { unrestricted }) = left {
+            self.change(|state| {
+                *state = State::Failed(ErasureKind::Sanitize { unrestricted });
+                true
+            });
+        }
+    }
+
     /// 02/04/1B or 02/04/04 with the progress while one goes on, 03/31/03 or 03/31/01 after it failed, as far as `rule`
     /// does not let the command run.
     pub(crate) fn check(&self, rule: ErasureRule) -> Result<(), Failure> {
@@ -69,15 +89,53 @@ impl Erasure {
         }
     }
 
-    /// Begins one. `false` while another goes on.
-    pub(crate) fn begin(&self, kind: ErasureKind) -> bool {
+    /// Begins one; how it was before, or `None` while another goes on.
+    pub(crate) fn begin(&self, kind: ErasureKind) -> Option<Before> {
+        let mut before = None;
         self.change(|state| {
             if matches!(state, State::Running(..)) {
                 return false;
             }
-            *state = State::Running(kind, 0);
+            before = Some(Before(std::mem::replace(state, State::Running(kind, 0))));
             true
-        })
+        });
+        before
+    }
+
+    /// What was begun has done nothing, and does nothing any more.
+    pub(crate) fn withdraw(&self, Before(before): Before) {
+        self.change(|state| {
+            *state = before;
+            true
+        });
+    }
+
+    /// Makes a mark durable, or its absence. 04/44/00 when that fails.
+    pub(crate) async fn mark(&self, mark: Option<SanitizeMark>) -> Result<(), Failure> {
+        let Some((keeper, unit)) = self.keeper.get() else {
+            // Nothing of the medium outlives the process either.
+            return Ok(());
+        };
+        let (done, answer) = oneshot::channel();
+        let request = MarkRequest {
+            unit: unit.clone(),
+            mark,
+            done,
+        };
+        let problem = match keeper.send(request) {
+            Ok(()) => match answer.await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(problem)) => problem,
+                Err(_) => "it was not answered".to_owned(),
+            },
+            Err(_) => "nobody keeps it any more".to_owned(),
+        };
+        tracing::warn!(
+            unit,
+            problem,
+            "the mark of a sanitize operation could not be changed"
+        );
+        Err(Sense::INTERNAL_TARGET_FAILURE.into())
     }
 
     /// It has done `done` of `total` bytes.
@@ -115,21 +173,22 @@ impl Erasure {
     }
 
     /// SANITIZE with EXIT FAILURE MODE: the medium may be used again, unless the operation that failed forbade it.
-    pub(crate) fn exit_failure_mode(&self) -> Result<(), Failure> {
-        let left = self.change(|state| match *state {
-            State::Failed(ErasureKind::Sanitize { unrestricted }) => {
-                if unrestricted {
-                    *state = State::AtRest;
-                }
-                unrestricted
-            }
-            State::AtRest | State::Running(..) | State::Failed(ErasureKind::Format) => true,
-        });
-        if left {
-            Ok(())
-        } else {
-            Err(Sense::INVALID_FIELD_IN_CDB.in_cdb(1, Some(4)).into())
+    pub(crate) async fn exit_failure_mode(&self) -> Result<(), Failure> {
+        let Some(ErasureKind::Sanitize { unrestricted }) = self.failed() else {
+            return Ok(());
+        };
+        if !unrestricted {
+            return Err(Sense::INVALID_FIELD_IN_CDB.in_cdb(1, Some(4)).into());
         }
+        self.mark(None).await?;
+        self.change(|state| {
+            let is_failed = matches!(state, State::Failed(ErasureKind::Sanitize { .. }));
+            if is_failed {
+                *state = State::AtRest;
+            }
+            is_failed
+        });
+        Ok(())
     }
 
     /// Changes the state; `change` says whether somebody may wait for this.
@@ -147,6 +206,7 @@ impl Default for Erasure {
         Self {
             at_rest: AtomicBool::new(true),
             state: watch::Sender::new(State::AtRest),
+            keeper: OnceLock::new(),
         }
     }
 }
@@ -197,8 +257,8 @@ mod tests {
         let erasure = Erasure::default();
         assert_eq!(answers(&erasure), [None, None, None]);
         for (kind, told) in [(SANITIZE, (0x04, 0x1b)), (ErasureKind::Format, (0x04, 0x04))] {
-            assert!(erasure.begin(kind));
-            assert!(!erasure.begin(kind), "one at a time");
+            assert!(erasure.begin(kind).is_some());
+            assert!(erasure.begin(kind).is_none(), "one at a time");
             assert_eq!(answers(&erasure), [Some(told), Some(told), None]);
             erasure.end(true);
             assert_eq!(answers(&erasure), [None, None, None]);
@@ -208,7 +268,7 @@ mod tests {
     #[test]
     fn progress_is_told_in_65536ths() {
         let erasure = Erasure::default();
-        assert!(erasure.begin(SANITIZE));
+        assert!(erasure.begin(SANITIZE).is_some());
         for (done, progress) in [(0, 0), (1 << 39, 0x8000), (1 << 40, 0xffff)] {
             erasure.advance(done, 1 << 40);
             assert_eq!(erasure.sense().unwrap().progress, Some(progress));
@@ -222,24 +282,48 @@ mod tests {
     fn a_failure_stays_until_another_attempt_succeeds() {
         let erasure = Erasure::default();
         for (kind, told) in [(SANITIZE, (0x31, 0x03)), (ErasureKind::Format, (0x31, 0x01))] {
-            assert!(erasure.begin(kind));
+            assert!(erasure.begin(kind).is_some());
             erasure.end(false);
             assert_eq!(answers(&erasure), [Some(told), None, None]);
-            assert!(erasure.begin(kind));
+            assert!(erasure.begin(kind).is_some());
             erasure.end(true);
             assert_eq!(answers(&erasure), [None, None, None]);
         }
     }
 
-    #[test]
-    fn failure_mode_is_left_only_where_that_was_allowed_before() {
+    #[tokio::test]
+    async fn failure_mode_is_left_only_where_that_was_allowed_before() {
         let erasure = Erasure::default();
-        assert_eq!(code(erasure.exit_failure_mode()), None);
+        assert_eq!(code(erasure.exit_failure_mode().await), None);
         for (kind, refused) in [(WITH_AUSE, None), (SANITIZE, Some((0x24, 0x00)))] {
-            assert!(erasure.begin(kind));
+            assert!(erasure.begin(kind).is_some());
             erasure.end(false);
-            assert_eq!(code(erasure.exit_failure_mode()), refused);
+            assert_eq!(code(erasure.exit_failure_mode().await), refused);
             assert_eq!(erasure.failed(), refused.map(|_| kind));
+        }
+    }
+
+    #[test]
+    fn what_is_withdrawn_leaves_everything_as_it_was() {
+        let erasure = Erasure::default();
+        let before = erasure.begin(SANITIZE).unwrap();
+        erasure.withdraw(before);
+        assert_eq!(answers(&erasure), [None, None, None]);
+        erasure.begin(WITH_AUSE).unwrap();
+        erasure.end(false);
+        let before = erasure.begin(SANITIZE).unwrap();
+        erasure.withdraw(before);
+        assert_eq!(erasure.failed(), Some(WITH_AUSE));
+    }
+
+    #[test]
+    fn a_mark_from_before_closes_the_medium() {
+        for unrestricted in [false, true] {
+            let erasure = Erasure::default();
+            let (keeper, _requests) = tokio::sync::mpsc::unbounded_channel();
+            erasure.keep(keeper, "60aa".into(), Some(SanitizeMark { unrestricted }));
+            assert_eq!(answers(&erasure), [Some((0x31, 0x03)), None, None]);
+            assert_eq!(erasure.failed(), Some(ErasureKind::Sanitize { unrestricted }));
         }
     }
 
@@ -248,7 +332,7 @@ mod tests {
         let erasure = Erasure::default();
         assert!(erasure.ended().await.is_ok());
         for succeeded in [true, false] {
-            assert!(erasure.begin(SANITIZE));
+            assert!(erasure.begin(SANITIZE).is_some());
             let end = async { erasure.end(succeeded) };
             let (result, ()) = tokio::join!(erasure.ended(), end);
             assert_eq!(result.is_ok(), succeeded);

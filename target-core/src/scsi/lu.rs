@@ -1,18 +1,23 @@
 //! A logical unit: identity, store, mode parameters, medium, task set, and the attentions of every nexus that uses it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use backstores::{BlockStore, Durability};
+use backstores::{BlockStore, Durability, Geometry, Measured};
 
 use super::attention::AttentionQueue;
 use super::copy::CopyOperations;
 use super::erasure::Erasure;
+use super::identifying::{self, Identifying, InformationKind};
 use super::medium::Medium;
-use super::primary::mode_pages::ModeParameters;
+use super::nonvolatile::NonVolatileMemory;
+use super::primary::mode_pages::{ModeParameters, ModeSubject};
+use super::primary::vpd::is_thin;
 use super::reservations::{KeptReservations, ReservationKeeper, Reservations};
+use super::statistics::Statistics;
 use super::task_set::TaskSet;
-use super::{Failure, Sense, UnitAttention};
+use super::{Failure, MarkKeeper, SanitizeMark, Sense, SoftThreshold, UnitAttention};
 use crate::nexus::NexusId;
 
 /// Who a unit is and how it behaves; fixed while it lives.
@@ -32,6 +37,9 @@ pub struct UnitConfig {
     pub thin: bool,
     /// RMB: the medium can be loaded and ejected.
     pub removable: bool,
+    /// Warn initiators (38/07) when the space that its contents take has reached this; for thin units whose store can
+    /// tell that space.
+    pub soft_threshold: Option<SoftThreshold>,
 }
 
 /// The unit. One for a store, however many LUNs and nexuses lead to it.
@@ -39,13 +47,25 @@ pub struct UnitConfig {
 pub struct LogicalUnit {
     config: UnitConfig,
     store: Arc<dyn BlockStore>,
-    mode: Mutex<ModeParameters>,
+    mode: Mutex<Mode>,
+    identifying: Mutex<Identifying>,
+    memory: OnceLock<Arc<dyn NonVolatileMemory>>,
+    statistics: Statistics,
+    /// The soft threshold was reached, and all were told.
+    threshold_reached: AtomicBool,
     medium: Mutex<Medium>,
     erasure: Erasure,
     tasks: Arc<TaskSet>,
     attentions: Attentions,
     reservations: Reservations,
     copies: CopyOperations,
+}
+
+/// Mode parameters as they are, and as a reset makes them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mode {
+    current: ModeParameters,
+    saved: ModeParameters,
 }
 
 /// What each nexus has still to be told.
@@ -73,6 +93,10 @@ impl LogicalUnit {
             config,
             store,
             mode: Mutex::default(),
+            identifying: Mutex::default(),
+            memory: OnceLock::new(),
+            statistics: Statistics::default(),
+            threshold_reached: AtomicBool::new(false),
             medium: Mutex::default(),
             erasure: Erasure::default(),
             tasks: Arc::default(),
@@ -86,6 +110,14 @@ impl LogicalUnit {
     /// before any nexus uses the unit.
     pub fn keep_reservations(&self, keeper: ReservationKeeper, kept: Option<KeptReservations>) {
         self.reservations.keep(self.kept_as(), keeper, kept);
+    }
+
+    /// Sanitizing leaves its mark with `keeper` until it has succeeded; `left` is the one that was there before. Once, before
+    /// any nexus uses the unit. A store whose contents end with the process needs no marks.
+    pub fn keep_sanitize_mark(&self, keeper: MarkKeeper, left: Option<SanitizeMark>) {
+        if !self.store.abilities().transient {
+            self.erasure.keep(keeper, self.kept_as(), left);
+        }
     }
 
     /// The unit's name in a [`KeepRequest`](super::KeepRequest): its NAA identifier in hexadecimal digits.
@@ -114,12 +146,130 @@ impl LogicalUnit {
 
     /// The mode parameters as they are.
     pub(crate) fn mode_parameters(&self) -> ModeParameters {
-        *self.mode.lock().expect("plain data")
+        self.mode().current
     }
 
     /// Replaces the mode parameters. Telling the other nexuses is the caller's business.
     pub(crate) fn set_mode_parameters(&self, parameters: ModeParameters) {
-        *self.mode.lock().expect("plain data") = parameters;
+        self.mode().current = parameters;
+    }
+
+    /// The mode parameters that a reset goes back to; `None` where none can be saved.
+    pub(crate) fn saved_mode_parameters(&self) -> Option<ModeParameters> {
+        self.memory.get().map(|_| self.mode().saved)
+    }
+
+    /// What its mode pages depend on.
+    pub(crate) fn mode_subject<'a>(&self, geometry: &'a Geometry) -> ModeSubject<'a> {
+        ModeSubject {
+            geometry,
+            soft_threshold: self.soft_threshold(),
+            current: self.mode_parameters(),
+            saved: self.saved_mode_parameters(),
+        }
+    }
+
+    /// Saves mode parameters, which are the current ones from then on. They outlive the program when this returns.
+    pub(crate) async fn save_mode_parameters(&self, parameters: ModeParameters) -> Result<(), Failure> {
+        self.keep(MODE_PARAMETERS, parameters.to_text()).await?;
+        *self.mode() = Mode {
+            current: parameters,
+            saved: parameters,
+        };
+        Ok(())
+    }
+
+    /// One kind of identifying information.
+    pub(crate) fn identifying(&self, kind: InformationKind) -> Vec<u8> {
+        self.identifying.lock().expect("plain data").of(kind).to_vec()
+    }
+
+    /// Changes it. It outlives the program when this returns.
+    pub(crate) async fn set_identifying(&self, kind: InformationKind, value: Vec<u8>) -> Result<(), Failure> {
+        self.keep(kind.name(), identifying::to_text(&value)).await?;
+        self.identifying.lock().expect("plain data").set(kind, value);
+        Ok(())
+    }
+
+    /// Whether there is something that keeps what must outlive the program.
+    pub(crate) fn can_keep(&self) -> bool {
+        self.memory.get().is_some()
+    }
+
+    /// Gives it a memory that outlives the program, and takes back what that holds. To be called before the unit is
+    /// used; only the first memory counts.
+    ///
+    /// # Errors
+    /// What is there cannot be read or understood.
+    pub fn remember(&self, memory: &Arc<dyn NonVolatileMemory>) -> io::Result<()> {
+        let recall = |what| memory.recall(&self.config.naa, what);
+        let unknown = |what: &str| io::Error::other(format!("what was kept as {what} is unknown here"));
+        if let Some(text) = recall(MODE_PARAMETERS)? {
+            let saved = ModeParameters::from_text(&text).ok_or_else(|| unknown(MODE_PARAMETERS))?;
+            *self.mode() = Mode {
+                current: saved,
+                saved,
+            };
+        }
+        for kind in InformationKind::ALL {
+            if let Some(text) = recall(kind.name())? {
+                let value = identifying::from_text(&text).ok_or_else(|| unknown(kind.name()))?;
+                self.identifying.lock().expect("plain data").set(kind, value);
+            }
+        }
+        self.memory.get_or_init(|| Arc::clone(memory));
+        Ok(())
+    }
+
+    /// What it has done so far.
+    pub(crate) fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Whether it offers logical block provisioning.
+    pub(crate) fn is_thin(&self) -> bool {
+        is_thin(&self.config, &self.store.geometry())
+    }
+
+    /// When its initiators are warned of its filling up, if they are.
+    pub(crate) fn soft_threshold(&self) -> Option<SoftThreshold> {
+        self.config.soft_threshold.filter(|_| self.is_thin())
+    }
+
+    /// Looks at the store anew. When it grew, new commands reach all of it at once and every nexus is told (2A/09). When
+    /// its contents reached the soft threshold since the last look, every nexus is told of that (38/07). To be called
+    /// now and then, and when somebody says that there is something to see.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    pub async fn refresh(&self) -> io::Result<Measured> {
+        let measured = self.store.measure().await?;
+        if let Measured::Grown { .. } = measured {
+            self.raise(UnitAttention::CapacityChanged, None);
+        }
+        if let Some(threshold) = self.soft_threshold()
+            && let Some(space) = self.store.space().await?
+        {
+            let reached = space.used >= threshold.bytes(&self.store.geometry());
+            if reached && !self.threshold_reached.swap(reached, Ordering::AcqRel) {
+                self.raise(UnitAttention::SoftThresholdReached, None);
+            } else if !reached {
+                self.threshold_reached.store(false, Ordering::Release);
+            }
+        }
+        Ok(measured)
+    }
+
+    async fn keep(&self, what: &'static str, text: String) -> Result<(), Failure> {
+        let memory = self.memory.get().expect("asked for where it can be kept alone");
+        memory.keep(&self.config.naa, what, text).await.map_err(|error| {
+            tracing::error!(serial = self.config.serial, %error, "{what} could not be saved");
+            Sense::INTERNAL_TARGET_FAILURE.into()
+        })
+    }
+
+    fn mode(&self) -> MutexGuard<'_, Mode> {
+        self.mode.lock().expect("plain data")
     }
 
     /// The medium. Not to be held while waiting.
@@ -214,14 +364,17 @@ impl LogicalUnit {
     }
 
     /// Back to the state after power on, as far as a reset goes (SAM-5 §6.3.2, §6.3.3): all tasks are aborted, nobody
-    /// prevents the removal of the medium or holds the unit by RESERVE, mode parameters are the default ones. Every nexus
-    /// is told, the one that asked for it too. Formatting and sanitizing go on.
+    /// prevents the removal of the medium or holds the unit by RESERVE, mode parameters are the saved or else the default
+    /// ones. Every nexus is told, the one that asked for it too. Formatting and sanitizing go on.
     pub(crate) fn reset(&self, told: UnitAttention) {
         self.tasks.abort(|_| true);
         self.medium().allow_all();
         self.reservations.reset();
         self.copies.forget_all();
-        self.set_mode_parameters(ModeParameters::default());
+        {
+            let mut mode = self.mode();
+            mode.current = mode.saved;
+        }
         self.raise(told, None);
     }
 
@@ -330,6 +483,9 @@ fn bound_absent(listeners: &mut Vec<Listener>) {
 pub(crate) fn same(one: &Arc<NexusId>, other: &Arc<NexusId>) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }
+
+/// The name that saved mode parameters are kept by.
+const MODE_PARAMETERS: &str = "mode-parameters";
 
 /// Nexuses that are not there and whose news of persistent reservations are kept for them. One beyond that is told
 /// no more than every new nexus is (29/00).

@@ -1,5 +1,6 @@
 //! The SCSI side: target device, logical units, commands. Knows no iSCSI PDU and no transport.
 
+mod access_state;
 mod attention;
 mod block;
 mod cdb;
@@ -7,24 +8,34 @@ mod copy;
 mod device;
 mod engine;
 mod erasure;
+mod identifying;
 mod lu;
 mod medium;
+mod nonvolatile;
 mod primary;
 mod reservations;
+mod sanitize_mark;
 mod sense;
+mod statistics;
 mod status;
 mod table;
 mod task_set;
 #[cfg(test)]
 pub(crate) mod testing;
+mod thin;
+
 #[cfg(test)]
 mod tests;
 
+pub use access_state::AccessState;
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
 pub use lu::{LogicalUnit, UnitConfig};
+pub use nonvolatile::{Keeping, NonVolatileMemory};
 pub use reservations::{
     KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,
 };
+pub use sanitize_mark::{MarkKeeper, MarkRequest, SanitizeMark};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};
+pub use thin::SoftThreshold;

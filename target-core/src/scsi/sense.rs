@@ -102,7 +102,7 @@ impl Sense {
     }
 
     /// The same for a copy that stopped at a segment: its number is COMMAND-SPECIFIC INFORMATION, and the place inside its
-    /// descriptor is pointed at (SPC-4 §4.5.2.4.5; §6.4, errors of segments).
+    /// descriptor is pointed at (SPC-4 §4.5.2.4.5).
     #[must_use]
     pub const fn in_segment(self, segment: u16, byte: Option<u16>) -> Self {
         let field = match byte {
@@ -125,9 +125,12 @@ impl Sense {
     #[must_use]
     pub const fn from_store(error: &StoreError) -> Self {
         match (error.kind, error.op) {
-            (StoreErrorKind::Medium, StoreOp::Extent | StoreOp::Read) => Self::UNRECOVERED_READ_ERROR,
+            // Ranges were checked before: the medium below the unit shrank.
+            (StoreErrorKind::Medium | StoreErrorKind::OutOfRange, StoreOp::Extent | StoreOp::Read) => {
+                Self::UNRECOVERED_READ_ERROR
+            }
             (
-                StoreErrorKind::Medium,
+                StoreErrorKind::Medium | StoreErrorKind::OutOfRange,
                 StoreOp::EraseKey | StoreOp::Flush | StoreOp::Unmap | StoreOp::Write | StoreOp::WriteZeroes,
             ) => Self::WRITE_ERROR,
             // Commands ask for the store's abilities before they use them.
@@ -135,7 +138,6 @@ impl Sense {
             (StoreErrorKind::NoSpace, _) => Self::SPACE_ALLOCATION_FAILED_WRITE_PROTECT,
             (StoreErrorKind::Offline, _) => Self::LOGICAL_UNIT_NOT_READY,
             (StoreErrorKind::ReadOnly, _) => Self::WRITE_PROTECTED,
-            (StoreErrorKind::OutOfRange, _) => Self::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE,
         }
     }
 
@@ -227,6 +229,8 @@ impl Sense {
     pub const LOGICAL_UNIT_NOT_READY: Self = Self::new(SenseKey::NotReady, 0x04, 0x00);
     pub const INITIALIZING_COMMAND_REQUIRED: Self = Self::new(SenseKey::NotReady, 0x04, 0x02);
     pub const FORMAT_IN_PROGRESS: Self = Self::new(SenseKey::NotReady, 0x04, 0x04);
+    pub const TARGET_PORT_IN_STANDBY_STATE: Self = Self::new(SenseKey::NotReady, 0x04, 0x0b);
+    pub const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self::new(SenseKey::NotReady, 0x04, 0x0c);
     pub const SANITIZE_IN_PROGRESS: Self = Self::new(SenseKey::NotReady, 0x04, 0x1b);
     pub const MEDIUM_NOT_PRESENT: Self = Self::new(SenseKey::NotReady, 0x3a, 0x00);
 
@@ -276,12 +280,15 @@ impl Sense {
     pub const DEVICE_RESET_FUNCTION_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x03);
     pub const I_T_NEXUS_LOSS_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x07);
     pub const MODE_PARAMETERS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x01);
+    pub const ASYMMETRIC_ACCESS_STATE_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x06);
     pub const RESERVATIONS_PREEMPTED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x03);
     pub const RESERVATIONS_RELEASED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x04);
     pub const REGISTRATIONS_PREEMPTED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x05);
     pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x09);
     pub const COMMANDS_CLEARED_BY_ANOTHER_INITIATOR: Self = Self::new(SenseKey::UnitAttention, 0x2f, 0x00);
+    pub const THIN_PROVISIONING_SOFT_THRESHOLD_REACHED: Self = Self::new(SenseKey::UnitAttention, 0x38, 0x07);
     pub const INQUIRY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x03);
+    pub const DEVICE_IDENTIFIER_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x05);
     pub const REPORTED_LUNS_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x0e);
 
     pub const WRITE_PROTECTED: Self = Self::new(SenseKey::DataProtect, 0x27, 0x00);
@@ -381,7 +388,7 @@ mod tests {
             (Medium, StoreOp::WriteZeroes, 0x3, 0x0c, 0x00),
             (NoSpace, StoreOp::Write, 0x7, 0x27, 0x07),
             (Offline, StoreOp::Read, 0x2, 0x04, 0x00),
-            (OutOfRange, StoreOp::Read, 0x5, 0x21, 0x00),
+            (OutOfRange, StoreOp::Read, 0x3, 0x11, 0x00),
             (ReadOnly, StoreOp::Write, 0x7, 0x27, 0x00),
         ];
         for (kind, op, key, asc, ascq) in CASES {

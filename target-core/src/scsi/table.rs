@@ -2,6 +2,7 @@
 //! checked without running it. A command cannot forget a check, because it does not make them (engine.rs does).
 //! The same entries answer REPORT SUPPORTED OPERATION CODES.
 
+use super::access_state::Answered;
 use super::cdb::{Cdb, LbaRange};
 use super::engine::CommandContext;
 use super::primary::vpd::{AtomicLimits, is_thin};
@@ -43,6 +44,8 @@ pub(crate) enum Offer {
     Thin,
     /// On those whose medium can be taken out.
     Removable,
+    /// On those that keep something over restarts.
+    Keeps,
 }
 
 impl Offer {
@@ -54,6 +57,7 @@ impl Offer {
             Self::KeyErase => unit.store().abilities().key_erase,
             Self::Thin => is_thin(unit.config(), &unit.store().geometry()),
             Self::Removable => unit.config().removable,
+            Self::Keeps => unit.can_keep(),
         }
     }
 }
@@ -73,6 +77,10 @@ pub(crate) struct Needs {
     pub(crate) reservation: ReservationClass,
     /// What a pending unit attention does to it.
     pub(crate) attention: AttentionRule,
+    /// It waits for no task, whatever its attribute: it may be there to end those it would wait for.
+    pub(crate) overtakes: bool,
+    /// The worst state of the target port in which it is answered.
+    pub(crate) answered: Answered,
     /// What formatting or sanitizing of the medium does to it.
     pub(crate) erasure: ErasureRule,
 }
@@ -178,6 +186,8 @@ impl Needs {
         range: None,
         reservation: ReservationClass::Always,
         attention: AttentionRule::Report,
+        overtakes: false,
+        answered: Answered::Active,
         erasure: ErasureRule::Refuse,
     };
 
@@ -247,6 +257,7 @@ pub(crate) enum Operation {
     FormatUnit,
     GetLbaStatus,
     Inquiry,
+    LogSense,
     ModeSelect,
     ModeSense,
     OrWrite,
@@ -258,12 +269,18 @@ pub(crate) enum Operation {
     Read,
     ReadCapacity10,
     ReadCapacity16,
+    ReceiveDiagnostic,
+    ReportIdentifying,
     ReadDefectData,
     Release,
     ReportLuns,
     ReportOpcodes,
+    ReportPortGroups,
     ReportTmfs,
     RequestSense,
+    SendDiagnostic,
+    SetIdentifying,
+    SetPortGroups,
     Reserve,
     RodTokenInformation,
     Sanitize,
@@ -298,6 +315,7 @@ impl Operation {
             Self::FormatUnit => block::format_unit::run(context, cdb, data).await,
             Self::GetLbaStatus => block::get_lba_status::run(context, cdb, data).await,
             Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
+            Self::LogSense => primary::log_sense::run(context, cdb, data).await,
             Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
             Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
             Self::OrWrite => block::or_write::run(context, cdb, data).await,
@@ -309,12 +327,18 @@ impl Operation {
             Self::Read => block::read::run(context, cdb, data).await,
             Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
             Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
+            Self::ReceiveDiagnostic => primary::receive_diagnostic::run(context, cdb, data).await,
+            Self::ReportIdentifying => primary::report_identifying::run(context, cdb, data).await,
             Self::ReadDefectData => block::read_defect_data::run(context, cdb, data).await,
             Self::Release => primary::release::run(context, cdb, data).await,
             Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
             Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
+            Self::ReportPortGroups => primary::report_port_groups::run(context, cdb, data).await,
             Self::ReportTmfs => primary::report_tmfs::run(context, cdb, data).await,
             Self::RequestSense => primary::request_sense::run(context, cdb, data).await,
+            Self::SendDiagnostic => primary::send_diagnostic::run(context, cdb, data).await,
+            Self::SetIdentifying => primary::set_identifying::run(context, cdb, data).await,
+            Self::SetPortGroups => primary::set_port_groups::run(context, cdb, data).await,
             Self::Reserve => primary::reserve::run(context, cdb, data).await,
             Self::RodTokenInformation => copy::rod_token_information::run(context, cdb, data).await,
             Self::Sanitize => block::sanitize::run(context, cdb, data).await,
@@ -345,6 +369,8 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &primary::release::RELEASE_6,
     &primary::mode_sense::MODE_SENSE_6,
     &block::start_stop::SPEC,
+    &primary::receive_diagnostic::SPEC,
+    &primary::send_diagnostic::SPEC,
     &block::prevent_allow::SPEC,
     &block::read_capacity::READ_CAPACITY_10,
     &block::read::READ_10,
@@ -360,6 +386,7 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::sanitize::BLOCK_ERASE,
     &block::sanitize::CRYPTOGRAPHIC_ERASE,
     &block::sanitize::EXIT_FAILURE_MODE,
+    &primary::log_sense::SPEC,
     &primary::mode_select::MODE_SELECT_10,
     &primary::reserve::RESERVE_10,
     &primary::release::RELEASE_10,
@@ -399,8 +426,12 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::read_capacity::READ_CAPACITY_16,
     &block::get_lba_status::SPEC,
     &primary::report_luns::SPEC,
+    &primary::report_identifying::SPEC,
+    &primary::report_port_groups::SPEC,
     &primary::report_opcodes::SPEC,
     &primary::report_tmfs::SPEC,
+    &primary::set_identifying::SPEC,
+    &primary::set_port_groups::SPEC,
     &block::read::READ_12,
     &block::write::WRITE_12,
     &block::write_and_verify::WRITE_AND_VERIFY_12,

@@ -1,14 +1,19 @@
 //! For unit tests: a device with one unit in memory, and a connection that answers `Get` and collects `Put`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use backstores::{BlockStore, BufPool, CHUNK, FaultStore, IoBuf, StoreOptions, StoreSource};
 use bytes::Bytes;
 use iscsi_proto::{Isid, Lun, Tpgt};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::{LogicalUnit, Outcome, ScsiTask, Sense, Status, TargetDevice, TaskAttribute, UnitConfig};
+use super::{
+    Keeping, LogicalUnit, NonVolatileMemory, Outcome, ScsiTask, Sense, Status, TargetDevice, TaskAttribute,
+    UnitConfig,
+};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
 
@@ -22,6 +27,7 @@ pub(crate) fn config() -> UnitConfig {
         revision: "0001".into(),
         thin: true,
         removable: false,
+        soft_threshold: None,
     }
 }
 
@@ -41,6 +47,36 @@ pub(crate) fn faulty(blocks: u64) -> (Arc<TargetDevice>, Arc<FaultStore>) {
     let store = FaultStore::new(memory(blocks));
     let unit = LogicalUnit::new(config(), Arc::clone(&store) as Arc<dyn BlockStore>);
     (device(&[unit]), store)
+}
+
+/// What units keep, for as long as the test.
+#[derive(Debug, Default)]
+pub(crate) struct TestMemory {
+    kept: Mutex<HashMap<(Vec<u8>, String), String>>,
+    /// From now on nothing can be kept.
+    pub(crate) is_full: AtomicBool,
+}
+
+impl TestMemory {
+    pub(crate) fn shared() -> Arc<dyn NonVolatileMemory> {
+        Arc::new(Self::default())
+    }
+}
+
+impl NonVolatileMemory for TestMemory {
+    fn recall(&self, unit: &[u8], what: &str) -> io::Result<Option<String>> {
+        let kept = self.kept.lock().unwrap();
+        Ok(kept.get(&(unit.to_vec(), what.to_owned())).cloned())
+    }
+
+    fn keep(&self, unit: &[u8], what: &'static str, text: String) -> Keeping {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Box::pin(async { Err(io::Error::other("full")) });
+        }
+        let key = (unit.to_vec(), what.to_owned());
+        self.kept.lock().unwrap().insert(key, text);
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A nexus of an initiator port that `isid` tells apart.

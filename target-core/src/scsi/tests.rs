@@ -5,6 +5,7 @@ mod durability;
 mod erasure;
 mod exclusive;
 mod order;
+mod parameters;
 mod refusals;
 mod transfers;
 mod whereabouts;
@@ -104,7 +105,7 @@ async fn allocation_lengths_cut_parameter_data() {
         for (cdb, whole) in [
             (vec![0x12, 0, 0, high, low, 0], 96),
             (vec![0x12, 1, 0xb0, high, low, 0], 64),
-            (vec![0x5a, 0, 0x3f, 0, 0, 0, 0, high, low, 0], 72),
+            (vec![0x5a, 0, 0x3f, 0, 0, 0, 0, high, low, 0], 88),
             (
                 vec![0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, high, low, 0, 0],
                 32,

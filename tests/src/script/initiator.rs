@@ -58,8 +58,13 @@ pub trait FromResponse: Sized {
 impl Initiator {
     /// A connection on which nothing has been said.
     pub async fn connect(target: &Target) -> Self {
+        Self::connect_by(target, 1).await
+    }
+
+    /// The same by the portal of a group: 1, 2, …
+    pub async fn connect_by(target: &Target, group: u16) -> Self {
         Self {
-            socket: target.connect().await,
+            socket: target.connect(group).await,
             digests: Digests::default(),
             cmd_sn: Sn(0xffff_fffe),
             exp_stat_sn: Sn(0xffff_fffd),
@@ -83,6 +88,14 @@ impl Initiator {
         let mut initiator = Self::connect(target).await;
         initiator.isid = Isid([0x80, 0, 0, 0, 0, isid]);
         initiator.login(keys).await;
+        initiator.clear_attentions().await;
+        initiator
+    }
+
+    /// A session by the portal of a group, whose unit attentions have been heard.
+    pub async fn log_in_by(target: &Target, group: u16) -> Self {
+        let mut initiator = Self::connect_by(target, group).await;
+        initiator.login(Keys::normal()).await;
         initiator.clear_attentions().await;
         initiator
     }

@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backstores::{BufPool, FaultStore, StoreOptions, StoreSource};
+use backstores::{BlockStore, BufPool, FaultStore, StoreOptions, StoreSource};
 use futures_util::FutureExt;
 use iscsi_proto::{IscsiName, Tpgt};
 use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal};
@@ -45,19 +45,23 @@ pub struct TargetBuilder {
     access: Access,
     pool_bytes: usize,
     others: Vec<(&'static str, Access)>,
+    portal_groups: u16,
+    more: Vec<Arc<dyn BlockStore>>,
     advertised: Vec<Advertised>,
 }
 
 /// A running target. Dropping it ends it; a panic in one of its connections fails the test.
 #[derive(Debug)]
 pub struct Target {
-    address: SocketAddr,
+    /// One for each portal group.
+    addresses: Vec<SocketAddr>,
     node: Arc<Node>,
     stores: Vec<Arc<FaultStore>>,
     pool: Arc<BufPool>,
     ends: watch::Receiver<Vec<CloseReason>>,
     panicked: Arc<AtomicBool>,
-    accepting: JoinHandle<()>,
+    accepting: Vec<JoinHandle<()>>,
+    device: Arc<TargetDevice>,
 }
 
 impl Target {
@@ -76,6 +80,8 @@ impl Target {
             access: Access::Everyone,
             pool_bytes: 16 << 20,
             others: Vec::new(),
+            portal_groups: 1,
+            more: Vec::new(),
             advertised: Vec::new(),
         }
     }
@@ -83,7 +89,13 @@ impl Target {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// The SCSI side of it.
+    #[must_use]
+    pub fn device(&self) -> &Arc<TargetDevice> {
+        &self.device
     }
 
     /// Its sessions and connections.
@@ -120,9 +132,9 @@ impl Target {
         }
     }
 
-    /// Opens a connection.
-    pub(super) async fn connect(&self) -> TcpStream {
-        let socket = TcpStream::connect(self.address)
+    /// Opens a connection to the portal of a group: 1, 2, …
+    pub(super) async fn connect(&self, group: u16) -> TcpStream {
+        let socket = TcpStream::connect(self.addresses[usize::from(group) - 1])
             .await
             .expect("the target listens");
         socket.set_nodelay(true).expect("a TCP socket");
@@ -132,7 +144,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        self.accepting.abort();
+        self.accepting.iter().for_each(JoinHandle::abort);
         let panicked = self.panicked.load(Ordering::SeqCst);
         assert!(
             !panicked || std::thread::panicking(),
@@ -186,6 +198,23 @@ impl TargetBuilder {
         self
     }
 
+    /// With a disk over a store of the test's own: the LUN behind those of [`disk`](Self::disk), of which there is at
+    /// least one.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn BlockStore>) -> Self {
+        self.more.push(store);
+        self
+    }
+
+    /// With so many portal groups of one portal each: 1, 2, …
+    #[must_use]
+    pub fn portal_groups(self, portal_groups: u16) -> Self {
+        Self {
+            portal_groups,
+            ..self
+        }
+    }
+
     /// Tells initiators of a network another address.
     #[must_use]
     pub fn advertise(mut self, network: &str, address: &str) -> Self {
@@ -205,53 +234,78 @@ impl TargetBuilder {
         if self.disks.is_empty() {
             self.disks.push(Disk::default());
         }
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .await
-            .expect("loopback has a free port");
-        let address = listener.local_addr().expect("a bound socket");
+        let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+        for _ in 0..self.portal_groups {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+                .await
+                .expect("loopback has a free port");
+            addresses.push(listener.local_addr().expect("a bound socket"));
+            listeners.push(listener);
+        }
         let stores: Vec<_> = self.disks.iter().map(Disk::open).collect();
-        let node = Node::new(self.directory(address, &stores), entropy, interfaces);
+        let groups: Vec<Tpgt> = (1..=self.portal_groups).map(Tpgt).collect();
+        let device = TargetDevice::new(name(TARGET), &groups);
+        let node = Node::new(self.directory(&device, &addresses, &stores), entropy, interfaces);
         let pool = BufPool::new(self.pool_bytes);
         let (tell, ends) = watch::channel(Vec::new());
         let panicked = Arc::new(AtomicBool::new(false));
-        let accepting = tokio::spawn(accept(
-            listener,
-            Arc::clone(&node),
-            Arc::clone(&pool),
-            tell,
-            Arc::clone(&panicked),
-        ));
+        let tell = Arc::new(tell);
+        let accept = |listener| {
+            tokio::spawn(accept(
+                listener,
+                Arc::clone(&node),
+                Arc::clone(&pool),
+                Arc::clone(&tell),
+                Arc::clone(&panicked),
+            ))
+        };
+        let accepting = listeners.into_iter().map(accept).collect();
         Target {
-            address,
+            addresses,
             node,
             stores,
             pool,
             ends,
             panicked,
             accepting,
+            device,
         }
     }
 
-    fn directory(&self, address: SocketAddr, stores: &[Arc<FaultStore>]) -> Directory {
-        let device = TargetDevice::new(name(TARGET), &[TPGT]);
-        for (number, (disk, store)) in self.disks.iter().zip(stores).enumerate() {
-            let number = u16::try_from(number).expect("few disks");
-            let store: Arc<dyn backstores::BlockStore> = Arc::<FaultStore>::clone(store);
-            let unit = LogicalUnit::new(unit_config(number, disk.removable), store);
+    fn directory(
+        &self,
+        device: &Arc<TargetDevice>,
+        addresses: &[SocketAddr],
+        stores: &[Arc<FaultStore>],
+    ) -> Directory {
+        let disks = self.disks.iter().zip(stores).map(|(disk, store)| {
+            let store: Arc<dyn BlockStore> = Arc::<FaultStore>::clone(store);
+            (disk.removable, store)
+        });
+        let more = self.more.iter().map(|store| (false, Arc::clone(store)));
+        for (number, (removable, store)) in (0..).zip(disks.chain(more)) {
+            let unit = LogicalUnit::new(unit_config(number, removable), store);
             assert!(device.map(number, unit), "numbers are distinct");
         }
         let mut targets = BTreeMap::new();
         let mut add = |target: target_core::control::Target| {
             targets.insert(target.name.clone(), Arc::new(target));
         };
-        add(self.target(TARGET, self.access.clone(), device));
+        add(self.target(TARGET, self.access.clone(), Arc::clone(device)));
         for (other, access) in &self.others {
             add(self.target(other, access.clone(), TargetDevice::new(name(other), &[TPGT])));
         }
         Directory {
             targets,
             advertised: self.advertised.clone(),
-            portals: vec![Portal { address, tpgt: TPGT }],
+            portals: (1..)
+                .map(Tpgt)
+                .zip(addresses)
+                .map(|(tpgt, address)| Portal {
+                    address: *address,
+                    tpgt,
+                })
+                .collect(),
             discovery_chap: ChapPolicy::Open,
             discovery_parameters: self.parameters.clone(),
         }
@@ -304,6 +358,7 @@ pub fn unit_config(number: u16, removable: bool) -> UnitConfig {
         revision: "0001".into(),
         thin: true,
         removable,
+        soft_threshold: None,
     }
 }
 
@@ -311,10 +366,9 @@ async fn accept(
     listener: TcpListener,
     node: Arc<Node>,
     pool: Arc<BufPool>,
-    tell: watch::Sender<Vec<CloseReason>>,
+    tell: Arc<watch::Sender<Vec<CloseReason>>>,
     panicked: Arc<AtomicBool>,
 ) {
-    let tell = Arc::new(tell);
     // Owned here, so that dropping the target ends its connections.
     let mut serving = tokio::task::JoinSet::new();
     loop {

@@ -261,6 +261,7 @@ fn unit_config(number: usize) -> UnitConfig {
         revision: "1".into(),
         thin: true,
         removable: false,
+        soft_threshold: None,
     }
 }
 

@@ -48,6 +48,10 @@ async fn two_paths_with_probes_for_offloads() {
     }
     assert_eq!(names[0], names[1]);
 
+    // REPORT TARGET PORT GROUPS: one group, active and optimized.
+    let report = cdb::cdb(&[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 2]);
+    let groups = first.command(report).read(512).run().await.good().data;
+    assert_eq!(groups[..8], [0, 0, 0, 12, 0, 0x0f, 0, 1]);
     // ATS: a heartbeat block is taken by whoever knows what is in it. The loser learns where it differs.
     let mut take = cdb::cdb(&[0x89]);
     take[13] = 1;

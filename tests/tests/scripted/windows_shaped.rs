@@ -110,9 +110,21 @@ async fn discovery_login_inspection_and_use() {
         .run()
         .await
         .good();
-    // PERSISTENT RESERVE IN is only asked by clusters, and not known.
-    let end = initiator.command(cdb::cdb(&[0x5e])).read(0).run().await;
-    assert_eq!(end.sense(), (0x5, 0x20, 0x00));
+    // A cluster's validation reads the keys, registers one, reserves for all registrants, and clears it away.
+    let keys = cdb::cdb(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 24]);
+    let end = initiator.command(keys).read(24).run().await.good();
+    assert_eq!(end.data, [0; 8], "nobody is registered");
+    let key = *b"cluster1";
+    let mut registered = [0; 24];
+    registered[8..16].copy_from_slice(&key);
+    let mut held = [0; 24];
+    held[..8].copy_from_slice(&key);
+    for (action, kind, list) in [(0, 0, registered), (1, 5, held), (3, 0, held)] {
+        let out = cdb::cdb(&[0x5f, action, kind, 0, 0, 0, 0, 0, 24]);
+        initiator.command(out).write(&list).run().await.good();
+    }
+    let end = initiator.command(keys).read(24).run().await.good();
+    assert_eq!(end.data, [0, 0, 0, 2, 0, 0, 0, 0], "two changes, and nobody left");
 
     // A format: the first and the last blocks, then a flush.
     initiator

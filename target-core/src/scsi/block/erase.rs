@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use backstores::{CHUNK, Durability, IoBuf, StoreError};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 use super::chunks::{chunks, strides};
 use crate::scsi::cdb::{Cdb, LbaRange};
 use crate::scsi::engine::CommandContext;
-use crate::scsi::erasure::ErasureKind;
+use crate::scsi::erasure::{Before, ErasureKind};
 use crate::scsi::primary::vpd::is_thin;
 use crate::scsi::table::ErasureRule;
-use crate::scsi::{Failure, LogicalUnit};
+use crate::scsi::{Failure, LogicalUnit, SanitizeMark};
 use crate::transfer::Transfer;
 
 /// What is done.
@@ -52,18 +53,27 @@ pub(super) async fn start(
     let Ok(runtime) = Handle::try_current() else {
         return Err(Failure::Busy);
     };
-    if !unit.erasure().begin(kind) {
+    let Some(before) = unit.erasure().begin(kind) else {
         return unit.erasure().check(ErasureRule::Restart);
-    }
+    };
     context.release();
-    runtime.spawn(carry_out(Job::new(Arc::clone(unit)), work));
-    if immediate {
-        return Ok(());
-    }
+    let (marked, is_marked) = oneshot::channel();
+    let job = Job::new(Arc::clone(unit), before);
+    runtime.spawn(job.carry_out(kind, work, marked));
+    let answer = async {
+        // From then on the work gets to its end, or a restart finds its mark.
+        if let Ok(Err(failure)) = is_marked.await {
+            return Err(failure);
+        }
+        if immediate {
+            return Ok(());
+        }
+        unit.erasure().ended().await
+    };
     tokio::select! {
         biased;
         () = data.abort_signal().fired() => Err(Failure::Aborted),
-        result = unit.erasure().ended() => result,
+        result = answer => result,
     }
 }
 
@@ -75,47 +85,88 @@ pub(super) fn whole_medium(_cdb: Cdb<'_>, capacity: u64) -> LbaRange {
     }
 }
 
-async fn carry_out(mut job: Job, work: Work) {
-    tracing::info!(
-        serial = job.unit.config().serial,
-        "the whole medium is being erased"
-    );
-    let result = match work {
-        Work::Clear => job.clear(1).await,
-        Work::EraseBlocks => job.erase_blocks().await,
-        Work::EraseKey => job.unit.store().erase_key().await,
-        Work::Overwrite {
-            pattern,
-            passes,
-            invert,
-        } => job.overwrite(pattern, passes, invert).await,
-    };
-    if let Err(error) = &result {
-        tracing::warn!(serial = job.unit.config().serial, %error, "erasing the medium failed");
-    }
-    job.succeeded = result.is_ok();
-}
-
 /// The work under way. However it ends, the unit hears of it.
 struct Job {
     unit: Arc<LogicalUnit>,
     size: u64,
-    succeeded: bool,
+    /// How it was before; taken when nothing has been done.
+    before: Before,
+    end: End,
+}
+
+enum End {
+    Failed,
+    NotBegun,
+    Succeeded,
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.unit.erasure().end(self.succeeded);
+        let erasure = self.unit.erasure();
+        match self.end {
+            End::Failed => erasure.end(false),
+            End::NotBegun => erasure.withdraw(self.before),
+            End::Succeeded => erasure.end(true),
+        }
     }
 }
 
 impl Job {
-    fn new(unit: Arc<LogicalUnit>) -> Self {
+    fn new(unit: Arc<LogicalUnit>, before: Before) -> Self {
         let size = unit.store().geometry().size;
         Self {
             unit,
             size,
-            succeeded: false,
+            before,
+            end: End::NotBegun,
+        }
+    }
+
+    async fn carry_out(
+        mut self,
+        kind: ErasureKind,
+        work: Work,
+        marked: oneshot::Sender<Result<(), Failure>>,
+    ) {
+        let mark = match kind {
+            ErasureKind::Format => None,
+            ErasureKind::Sanitize { unrestricted } => Some(SanitizeMark { unrestricted }),
+        };
+        if let Some(mark) = mark
+            && let Err(failure) = self.unit.erasure().mark(Some(mark)).await
+        {
+            // The medium is as it was before anybody hears of it.
+            drop(self);
+            let _ = marked.send(Err(failure));
+            return;
+        }
+        self.end = End::Failed;
+        // Who asked may be gone.
+        let _ = marked.send(Ok(()));
+        let serial = &self.unit.config().serial;
+        tracing::info!(serial, "the whole medium is being erased");
+        match self.work(work).await {
+            Ok(()) => {
+                if mark.is_some() {
+                    // It has been told if this fails: then the next start wants another attempt.
+                    let _ = self.unit.erasure().mark(None).await;
+                }
+                self.end = End::Succeeded;
+            }
+            Err(error) => tracing::warn!(serial, %error, "erasing the medium failed"),
+        }
+    }
+
+    async fn work(&self, work: Work) -> Result<(), StoreError> {
+        match work {
+            Work::Clear => self.clear(1).await,
+            Work::EraseBlocks => self.erase_blocks().await,
+            Work::EraseKey => self.unit.store().erase_key().await,
+            Work::Overwrite {
+                pattern,
+                passes,
+                invert,
+            } => self.overwrite(pattern, passes, invert).await,
         }
     }
 

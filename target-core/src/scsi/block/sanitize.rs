@@ -69,7 +69,7 @@ pub(crate) async fn run(
         _ if list_len != 0 => return Err(Cdb::invalid_field(PARAMETER_LIST_LENGTH)),
         0x02 => Work::EraseBlocks,
         0x03 => Work::EraseKey,
-        _ => return erasure.exit_failure_mode(),
+        _ => return erasure.exit_failure_mode().await,
     };
     if let (Some(ErasureKind::Sanitize { unrestricted: false }), true) = (erasure.failed(), unrestricted) {
         // What failed forbade a way out, and that is not to be had by the next attempt.

@@ -1,5 +1,5 @@
-//! RECEIVE COPY STATUS (LID1), once RECEIVE COPY RESULTS with COPY STATUS, and RECEIVE COPY STATUS (LID4) (SPC-4 §6.25,
-//! §6.26): how far a copy is and how it ended.
+//! RECEIVE COPY STATUS (LID1), once RECEIVE COPY RESULTS with COPY STATUS, and RECEIVE COPY STATUS (LID4) (SPC-4): how
+//! far a copy is and how it ended.
 
 use std::sync::atomic::Ordering;
 
@@ -35,7 +35,7 @@ pub(crate) const COPY_STATUS_LID1: CommandSpec = CommandSpec {
     ],
     offer: Offer::Always,
     needs: Needs {
-        reservation: ReservationClass::Reads,
+        reservation: ReservationClass::Persistent,
         ..Needs::UNIT
     },
     timeout_s: 10,

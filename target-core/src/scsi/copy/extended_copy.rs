@@ -1,4 +1,4 @@
-//! EXTENDED COPY (LID1) (SPC-4 §6.4): copies segments between units that it names, one after the other.
+//! EXTENDED COPY (LID1) (SPC-4): copies segments between units that it names, one after the other.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! RECEIVE COPY FAILURE DETAILS (SPC-4 §6.22), once RECEIVE COPY RESULTS with FAILED SEGMENT DETAILS: the status and
+//! RECEIVE COPY FAILURE DETAILS (SPC-4), once RECEIVE COPY RESULTS with FAILED SEGMENT DETAILS: the status and
 //! sense of an EXTENDED COPY (LID1) that failed. They are told once.
 
 use super::copy_status::complete;
@@ -34,7 +34,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     ],
     offer: Offer::Always,
     needs: Needs {
-        reservation: ReservationClass::Reads,
+        reservation: ReservationClass::Persistent,
         ..Needs::UNIT
     },
     timeout_s: 10,

@@ -1,4 +1,4 @@
-//! CSCD descriptors (SPC-4 §6.4.5): which logical unit a copy means, told by one of the names in its device
+//! CSCD descriptors (SPC-4): which logical unit a copy means, told by one of the names in its device
 //! identification page (E4h, identification descriptor). No other form is supported.
 
 use std::sync::Arc;

@@ -16,6 +16,9 @@ pub(crate) const MAXIMUM_SEGMENT_LENGTH: u32 = 256 << 20;
 /// stores than this, and other commands find theirs.
 pub(crate) const CONCURRENT_COPIES: u8 = 16;
 
+/// Copies of a device that go on behind their status; one more gets its status when it has ended.
+pub(crate) const BACKGROUND_COPIES: u8 = 64;
+
 /// Copies whose progress and end a nexus may ask for on one unit; those that ended first are forgotten first.
 pub(crate) const REMEMBERED_COPIES: u8 = 128;
 

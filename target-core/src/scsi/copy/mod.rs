@@ -1,4 +1,4 @@
-//! Copies inside the target (SPC-4 §5.17 third-party copies, SBC-3 §4.28 ROD tokens): the initiator names places, the
+//! Copies inside the target (SPC-4, third-party copies; SBC-3, ROD tokens): the initiator names places, the
 //! data never pass through it.
 //!
 //! Two families. EXTENDED COPY (LID1) names source and destination in one command, by the identities of their logical

@@ -1,4 +1,4 @@
-//! Copies of a unit by nexus and list identifier: how far they are, how they ended (SPC-4 §5.17.4). A nexus can ask for
+//! Copies of a unit by nexus and list identifier: how far they are, how they ended (SPC-4). A nexus can ask for
 //! its own alone; they are forgotten with it, and when it gives the identifier to another copy.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
@@ -79,7 +79,7 @@ pub(crate) enum Conclusion {
 pub(super) struct Doing(Arc<Operation>);
 
 impl CopyOperations {
-    /// A copy begins. OPERATION IN PROGRESS when one of the same identifier has not ended (SPC-4 §5.17.4.3).
+    /// A copy begins. OPERATION IN PROGRESS when one of the same identifier has not ended (SPC-4).
     pub(super) fn begin(
         &self,
         nexus: &Arc<NexusId>,

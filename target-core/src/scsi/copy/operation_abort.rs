@@ -1,4 +1,4 @@
-//! COPY OPERATION ABORT (SPC-4 §6.3): ends a copy by its list identifier. It does not wait for the end.
+//! COPY OPERATION ABORT (SPC-4): ends a copy by its list identifier. It does not wait for the end.
 
 use super::limits::THIRD_PARTY_COPY_OUT;
 use super::operation::ListId;

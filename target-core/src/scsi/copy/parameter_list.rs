@@ -1,4 +1,4 @@
-//! The parameter list of EXTENDED COPY (LID1) (SPC-4 §6.4.2): a header, CSCD descriptors, segment descriptors.
+//! The parameter list of EXTENDED COPY (LID1) (SPC-4): a header, CSCD descriptors, segment descriptors.
 
 use super::identification::{CSCD_LEN, Cscd};
 use super::limits::{MAXIMUM_CSCD_DESCRIPTORS, MAXIMUM_DESCRIPTOR_LIST, MAXIMUM_SEGMENTS};

@@ -1,4 +1,4 @@
-//! POPULATE TOKEN (SBC-3 §5.7): makes a token for blocks of the unit. RECEIVE ROD TOKEN INFORMATION gives it out.
+//! POPULATE TOKEN (SBC-3): makes a token for blocks of the unit. RECEIVE ROD TOKEN INFORMATION gives it out.
 //!
 //! Nothing is copied, so that it always ends before its status does, IMMED or not.
 

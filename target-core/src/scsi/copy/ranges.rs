@@ -1,4 +1,4 @@
-//! Block device range descriptors (SBC-3 §5.7, §5.59): the blocks that a token command is about.
+//! Block device range descriptors (SBC-3): the blocks that a token command is about.
 
 use super::limits::MAXIMUM_RANGES;
 use crate::scsi::cdb::{Cdb, LbaRange};

@@ -1,4 +1,4 @@
-//! RECEIVE ROD TOKEN INFORMATION (SPC-4 §6.27): how a token command went, and the token that it made.
+//! RECEIVE ROD TOKEN INFORMATION (SPC-4): how a token command went, and the token that it made.
 
 use super::copy_status::{complete, long_form};
 use super::limits::THIRD_PARTY_COPY_IN;
@@ -33,7 +33,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     ],
     offer: Offer::Always,
     needs: Needs {
-        reservation: ReservationClass::Reads,
+        reservation: ReservationClass::Persistent,
         ..Needs::UNIT
     },
     timeout_s: 10,

@@ -1,4 +1,4 @@
-//! Segment descriptors (SPC-4 §6.4.6): what is to be copied from which CSCD to which. From block device to block
+//! Segment descriptors (SPC-4): what is to be copied from which CSCD to which. From block device to block
 //! device, in blocks (02h), and in bytes (0Ah).
 
 use crate::scsi::cdb::Cdb;

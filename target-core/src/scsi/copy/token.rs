@@ -1,4 +1,4 @@
-//! A ROD token as bytes (SPC-4 §5.17.6.4): 512 of them, which hosts hand around and cannot make up. What one stands for
+//! A ROD token as bytes (SPC-4): 512 of them, which hosts hand around and cannot make up. What one stands for
 //! is not in it but in the device's table, where its identifier is looked up.
 
 use subtle::ConstantTimeEq;

@@ -7,10 +7,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::limits::{CONCURRENT_COPIES, MAXIMUM_TOKENS};
+use super::limits::{BACKGROUND_COPIES, CONCURRENT_COPIES, MAXIMUM_TOKENS};
 use super::rod::Rod;
 use super::token::{Token, TokenKind};
 use crate::scsi::{Failure, LogicalUnit, Sense};
@@ -22,6 +22,7 @@ pub(crate) struct CopyService {
     /// At most [`MAXIMUM_TOKENS`].
     tokens: Mutex<Vec<Entry>>,
     places: Arc<Semaphore>,
+    background: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -47,6 +48,7 @@ impl Default for CopyService {
             entropy: OnceLock::new(),
             tokens: Mutex::default(),
             places: Arc::new(Semaphore::new(CONCURRENT_COPIES.into())),
+            background: Arc::new(Semaphore::new(BACKGROUND_COPIES.into())),
         }
     }
 }
@@ -60,6 +62,11 @@ impl CopyService {
     /// Places of copies that move data.
     pub(super) const fn places(&self) -> &Arc<Semaphore> {
         &self.places
+    }
+
+    /// Leave for a copy to go on behind its status, if not too many do.
+    pub(super) fn background(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.background).try_acquire_owned().ok()
     }
 
     /// Makes a token for `rod` of `unit`, which lives as long as no pause between its uses exceeds `patience`.

@@ -1,4 +1,4 @@
-//! WRITE USING TOKEN (SBC-3 §5.59): writes what a token stands for, or zeroes, to blocks of the unit. With IMMED the
+//! WRITE USING TOKEN (SBC-3): writes what a token stands for, or zeroes, to blocks of the unit. With IMMED the
 //! status comes first, and the copy goes on by itself; a reset of the unit or the loss of the nexus ends it.
 
 use std::sync::Arc;
@@ -67,11 +67,21 @@ pub(crate) async fn run(
     let block = u64::from(unit.store().geometry().block_size);
     let order = parse(&list, unit.blocks(), block)?;
     let source = find_source(context, &order)?;
+    // There is a runtime wherever commands run; without one the copy comes before its status.
+    let leave = order
+        .immediate
+        .then(|| {
+            context
+                .device()
+                .copies()
+                .background()
+                .zip(Handle::try_current().ok())
+        })
+        .flatten();
     // What goes on behind the status is no longer the command's, and not aborted with it.
-    let cancel = if order.immediate {
-        AbortSignal::default()
-    } else {
-        data.abort_signal().part()
+    let cancel = match leave {
+        Some(_) => AbortSignal::default(),
+        None => data.abort_signal().part(),
     };
     let list = ListId::Long(cdb.u32_at(6));
     let doing = unit.copies().begin(context.nexus(), list, 0x11, cancel.clone())?;
@@ -82,7 +92,6 @@ pub(crate) async fn run(
         pool: Arc::clone(data.pool()),
         places: Arc::clone(context.device().copies().places()),
     };
-    let immediate = order.immediate;
     let work = Work {
         device: Arc::clone(context.device()),
         destination: End::enter(&agent, unit)?,
@@ -90,10 +99,12 @@ pub(crate) async fn run(
         source,
         order,
     };
-    // There is a runtime wherever commands run; without one the copy comes before its status.
-    if immediate && let Ok(runtime) = Handle::try_current() {
+    if let Some((leave, runtime)) = leave {
         doing.operation().background.store(true, Ordering::Relaxed);
-        runtime.spawn(async move { drop(work.run(doing).await) });
+        runtime.spawn(async move {
+            drop(work.run(doing).await);
+            drop(leave);
+        });
         return Ok(());
     }
     match work.run(doing).await {

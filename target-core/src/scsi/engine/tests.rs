@@ -114,7 +114,7 @@ async fn a_task_that_was_aborted_before_its_first_step_does_nothing() {
 async fn a_command_costs_little_memory() {
     let (setup, _connection) = crate::scsi::testing::connection(0, 0, Vec::new(), 0);
     let task = ScsiTask {
-        lun: iscsi_proto::Lun::ZERO,
+        lun: Lun::ZERO,
         cdb: bytes::Bytes::from_static(&[0; 16]),
         attribute: TaskAttribute::Simple,
         priority: 0,

@@ -1,6 +1,7 @@
 //! INQUIRY (SPC-4 §6.6): what this is, in standard data and in vital product data pages.
 
 use super::vpd::{self, Subject};
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{AttentionRule, CommandSpec, ErasureRule, Needs, Offer, Operation};
@@ -16,6 +17,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     needs: Needs {
         unit: false,
         attention: AttentionRule::Keep,
+        answered: Answered::Always,
         erasure: ErasureRule::Run,
         ..Needs::UNIT
     },
@@ -44,6 +46,8 @@ pub(crate) async fn run(
                 abilities: unit.store().abilities(),
                 port: &context.nexus().target,
                 relative_port: context.relative_port(),
+                port_groups: &context.port_groups(),
+                management_url: context.management_url(),
             },
         )
         .ok_or_else(|| Cdb::invalid_field(2))?,
@@ -59,7 +63,7 @@ fn standard(config: &UnitConfig) -> Vec<u8> {
     reply[2] = VERSION_SPC_4;
     reply[3] = HISUP | RESPONSE_FORMAT;
     reply[4] = ADDITIONAL_LENGTH;
-    reply[5] |= THIRD_PARTY_COPY;
+    reply[5] = TPGS_IMPLICIT_AND_EXPLICIT | THIRD_PARTY_COPY;
     reply[7] = CMDQUE;
     pad(&mut reply[8..16], &config.vendor);
     pad(&mut reply[16..32], &config.product);
@@ -99,6 +103,8 @@ const VERSION_SPC_4: u8 = 6;
 /// LUNs are reported in the format of REPORT LUNS.
 const HISUP: u8 = 0x10;
 const RESPONSE_FORMAT: u8 = 2;
+/// States of target port groups change by the administrator's hand and by SET TARGET PORT GROUPS.
+const TPGS_IMPLICIT_AND_EXPLICIT: u8 = 0x30;
 /// 3PC: copies by EXTENDED COPY and by token.
 const THIRD_PARTY_COPY: u8 = 0x08;
 /// The unit has a task set that takes more than one command.
@@ -115,7 +121,7 @@ mod tests {
     #[test]
     fn standard_data_name_the_unit_and_its_standards() {
         let reply = standard(&config());
-        assert_eq!(reply[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x08, 0, 0x02]);
+        assert_eq!(reply[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x38, 0, 0x02]);
         assert_eq!(&reply[8..36], b"LUNAPORTdisk            0001");
         assert_eq!(reply[36..58], [0; 22]);
         assert_eq!(reply[58..66], [0x00, 0xa0, 0x09, 0x60, 0x04, 0x60, 0x04, 0xc0]);

@@ -1,9 +1,11 @@
-//! Mode pages (SPC-4 §7.5, SBC-4 §6.5): what each says now, by default, and which of its bits MODE SELECT may change.
-//! Pure values; the commands are in `mode_sense.rs` and `mode_select.rs`.
+//! Mode pages (SPC-4 §7.5, SBC-4 §6.5): what each says now, by default, as saved, and which of its bits MODE SELECT may
+//! change. Pure values; the commands are in `mode_sense.rs` and `mode_select.rs`.
 
 use backstores::Geometry;
 
-/// The mode parameters that an initiator can change. They are shared by all nexuses and never saved.
+use crate::scsi::thin::{SoftThreshold, threshold_sets};
+
+/// The mode parameters that an initiator can change. They are shared by all nexuses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ModeParameters {
     /// WCE: writes may rest in the volatile cache of the store, if it has one.
@@ -24,6 +26,39 @@ impl Default for ModeParameters {
     }
 }
 
+impl ModeParameters {
+    /// The form in which they are kept over a restart.
+    pub(crate) fn to_text(self) -> String {
+        let bit = u8::from;
+        format!(
+            "WCE={} D_SENSE={} SWP={}",
+            bit(self.write_cache),
+            bit(self.descriptor_sense),
+            bit(self.software_write_protect)
+        )
+    }
+
+    /// From that form; `None` for what is none.
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let mut parameters = Self::default();
+        for part in text.split_whitespace() {
+            let (name, value) = part.split_once('=')?;
+            let value = match value {
+                "0" => false,
+                "1" => true,
+                _ => return None,
+            };
+            match name {
+                "WCE" => parameters.write_cache = value,
+                "D_SENSE" => parameters.descriptor_sense = value,
+                "SWP" => parameters.software_write_protect = value,
+                _ => return None,
+            }
+        }
+        Some(parameters)
+    }
+}
+
 /// PAGE CONTROL: which values of a page are wanted (SPC-4 §6.13).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PageControl {
@@ -33,87 +68,119 @@ pub(crate) enum PageControl {
     Changeable,
     /// As they were at first.
     Default,
+    /// As they will be after a reset.
+    Saved,
 }
 
-/// One page: its code and its content behind the two-byte header.
+/// What the pages of a unit depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ModeSubject<'a> {
+    pub(crate) geometry: &'a Geometry,
+    /// When initiators are warned that space runs out.
+    pub(crate) soft_threshold: Option<SoftThreshold>,
+    pub(crate) current: ModeParameters,
+    /// What a reset goes back to; `None` where nothing can be saved.
+    pub(crate) saved: Option<ModeParameters>,
+}
+
+/// One page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ModePage {
     /// Read-Write Error Recovery (01h).
     ErrorRecovery,
+    /// Disconnect-Reconnect (02h).
+    DisconnectReconnect,
     /// Caching (08h).
     Caching,
     /// Control (0Ah).
     Control,
     /// Informational Exceptions Control (1Ch).
     InformationalExceptions,
+    /// Logical Block Provisioning (1Ch, 02h).
+    Provisioning,
 }
 
 impl ModePage {
     /// All pages, ascending, as page code 3Fh returns them.
-    pub(crate) const ALL: [Self; 4] = [
+    const ALL: [Self; 6] = [
         Self::ErrorRecovery,
+        Self::DisconnectReconnect,
         Self::Caching,
         Self::Control,
         Self::InformationalExceptions,
+        Self::Provisioning,
     ];
 
-    /// PAGE CODE. No page has subpages.
+    /// The pages of a unit, ascending.
+    pub(crate) fn of(subject: &ModeSubject<'_>) -> impl Iterator<Item = Self> {
+        let has_threshold = subject.soft_threshold.is_some();
+        Self::ALL
+            .into_iter()
+            .filter(move |page| *page != Self::Provisioning || has_threshold)
+    }
+
+    /// PAGE CODE.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::ErrorRecovery => 0x01,
+            Self::DisconnectReconnect => 0x02,
             Self::Caching => 0x08,
             Self::Control => 0x0a,
-            Self::InformationalExceptions => 0x1c,
+            Self::InformationalExceptions | Self::Provisioning => 0x1c,
         }
     }
 
+    /// SUBPAGE CODE; 0 for a page without one.
+    pub(crate) const fn subpage(self) -> u8 {
+        match self {
+            Self::ErrorRecovery
+            | Self::DisconnectReconnect
+            | Self::Caching
+            | Self::Control
+            | Self::InformationalExceptions => 0,
+            Self::Provisioning => 0x02,
+        }
+    }
+
+    /// Bytes of the header: a subpage's is longer.
+    pub(crate) const fn header_len(self) -> usize {
+        if self.subpage() == 0 { 2 } else { 4 }
+    }
+
     /// Bytes behind the header: PAGE LENGTH.
-    pub(crate) const fn length(self) -> u8 {
+    const fn length(self) -> usize {
         match self {
             Self::ErrorRecovery | Self::Control | Self::InformationalExceptions => 0x0a,
+            Self::DisconnectReconnect => 0x0e,
             Self::Caching => 0x12,
+            Self::Provisioning => 0x14,
         }
     }
 
     /// The page with its header.
-    pub(crate) fn bytes(self, control: PageControl, now: ModeParameters, geometry: &Geometry) -> Vec<u8> {
-        let mut page = vec![0; 2 + usize::from(self.length())];
-        page[0] = self.code();
-        page[1] = self.length();
+    pub(crate) fn bytes(self, control: PageControl, subject: &ModeSubject<'_>) -> Vec<u8> {
+        let mut page = self.header(subject);
+        page.resize(self.header_len() + self.length(), 0);
         let parameters = match control {
             PageControl::Changeable => {
-                match self {
-                    Self::ErrorRecovery | Self::InformationalExceptions => {}
-                    // Without a volatile cache there is nothing to switch on or off.
-                    Self::Caching => page[2] = if geometry.volatile_cache { WCE } else { 0 },
-                    Self::Control => {
-                        page[2] = D_SENSE;
-                        page[4] = SWP;
-                    }
-                }
+                self.mark_changeable(&mut page, subject.geometry);
                 return page;
             }
-            PageControl::Current => now,
+            PageControl::Current => subject.current,
             PageControl::Default => ModeParameters::default(),
+            PageControl::Saved => subject.saved.unwrap_or_default(),
         };
-        let when = |bit: u8, on: bool| if on { bit } else { 0 };
-        match self {
-            Self::ErrorRecovery => {}
-            Self::Caching => page[2] = when(WCE, parameters.write_cache && geometry.volatile_cache),
-            Self::Control => {
-                page[2] = GLTSD | when(D_SENSE, parameters.descriptor_sense);
-                page[3] = UNRESTRICTED_REORDERING;
-                page[4] = when(SWP, parameters.software_write_protect);
-            }
-            Self::InformationalExceptions => page[2] = DEXCPT,
-        }
+        self.fill(&mut page, parameters, subject);
         page
     }
 
     /// Takes the values of a page sent by MODE SELECT, whose bits have been found changeable.
     pub(crate) fn apply(self, page: &[u8], geometry: &Geometry, parameters: &mut ModeParameters) {
         match self {
-            Self::ErrorRecovery | Self::InformationalExceptions => {}
+            Self::ErrorRecovery
+            | Self::DisconnectReconnect
+            | Self::InformationalExceptions
+            | Self::Provisioning => {}
             Self::Caching if geometry.volatile_cache => parameters.write_cache = page[2] & WCE != 0,
             Self::Caching => {}
             Self::Control => {
@@ -122,11 +189,82 @@ impl ModePage {
             }
         }
     }
+
+    fn header(self, subject: &ModeSubject<'_>) -> Vec<u8> {
+        let can_be_saved = match self {
+            Self::Caching | Self::Control => subject.saved.is_some(),
+            Self::ErrorRecovery
+            | Self::DisconnectReconnect
+            | Self::InformationalExceptions
+            | Self::Provisioning => false,
+        };
+        let code = self.code() | when(PS, can_be_saved);
+        let length = u8::try_from(self.length()).expect("pages are short");
+        match self.subpage() {
+            0 => vec![code, length],
+            subpage => vec![code | SPF, subpage, 0, length],
+        }
+    }
+
+    fn mark_changeable(self, page: &mut [u8], geometry: &Geometry) {
+        match self {
+            Self::ErrorRecovery
+            | Self::DisconnectReconnect
+            | Self::InformationalExceptions
+            | Self::Provisioning => {}
+            // Without a volatile cache there is nothing to switch on or off.
+            Self::Caching => page[2] = when(WCE, geometry.volatile_cache),
+            Self::Control => {
+                page[2] = D_SENSE;
+                page[4] = SWP;
+            }
+        }
+    }
+
+    fn fill(self, page: &mut [u8], parameters: ModeParameters, subject: &ModeSubject<'_>) {
+        match self {
+            Self::ErrorRecovery => page[7] = when(LBPERE, subject.soft_threshold.is_some()),
+            // Zeroes: no limit is set on how long a connection is held or a burst is (iSCSI negotiates those).
+            Self::DisconnectReconnect => {}
+            Self::Caching => {
+                page[2] = when(WCE, parameters.write_cache && subject.geometry.volatile_cache);
+            }
+            Self::Control => {
+                // TST 000b, one task set for all nexuses, is so: an ordered command holds those of others too.
+                page[2] = GLTSD | when(D_SENSE, parameters.descriptor_sense);
+                page[3] = UNRESTRICTED_REORDERING;
+                page[4] = when(SWP, parameters.software_write_protect);
+            }
+            Self::InformationalExceptions => page[2] = DEXCPT,
+            Self::Provisioning => {
+                // SITUA 0: every nexus is told.
+                if let Some(threshold) = subject.soft_threshold {
+                    let bytes = threshold.bytes(subject.geometry);
+                    let sets = threshold_sets(bytes, subject.geometry).max(1);
+                    page[16] = ENABLED | SOFT | ARMED_BY_INCREASE;
+                    page[17] = USED_RESOURCE;
+                    page[20..24].copy_from_slice(&sets.to_be_bytes());
+                }
+            }
+        }
+    }
+}
+
+const fn when(bit: u8, on: bool) -> u8 {
+    if on { bit } else { 0 }
 }
 
 /// PAGE CODE that asks for all pages.
 pub(crate) const ALL_PAGES: u8 = 0x3f;
+/// SUBPAGE CODE that asks for all subpages.
+pub(crate) const ALL_SUBPAGES: u8 = 0xff;
+/// First byte of a page: its parameters can be saved.
+const PS: u8 = 0x80;
+/// First byte of a page: it has a subpage code.
+pub(crate) const SPF: u8 = 0x40;
 
+/// Read-Write Error Recovery, byte 7: thresholds are reported.
+const LBPERE: u8 = 0x80;
 /// Caching, byte 2: write cache enable.
 const WCE: u8 = 0x04;
 /// Control, byte 2: descriptor format sense data.
@@ -139,44 +277,63 @@ const UNRESTRICTED_REORDERING: u8 = 0x10;
 const SWP: u8 = 0x08;
 /// Informational Exceptions Control, byte 2: none are reported.
 const DEXCPT: u8 = 0x08;
+/// Threshold descriptor (SBC-4 §6.5.9), byte 0.
+const ENABLED: u8 = 0x80;
+/// THRESHOLD TYPE: a warning.
+const SOFT: u8 = 0 << 3;
+/// THRESHOLD ARMING: crossed from below.
+const ARMED_BY_INCREASE: u8 = 1;
+/// THRESHOLD RESOURCE: the log parameter of the used mapping resource.
+const USED_RESOURCE: u8 = 0x02;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::scsi::primary::vpd::tests::geometry;
 
+    /// A unit as it is at first, where nothing can be saved.
+    pub(crate) fn subject(geometry: &Geometry) -> ModeSubject<'_> {
+        ModeSubject {
+            geometry,
+            soft_threshold: None,
+            current: ModeParameters::default(),
+            saved: None,
+        }
+    }
+
     #[test]
-    fn current_values_follow_the_parameters() {
+    fn values_follow_the_parameters() {
         let changed = ModeParameters {
             write_cache: false,
             descriptor_sense: true,
             software_write_protect: true,
         };
-        let page = |page: ModePage, control| page.bytes(control, changed, &geometry());
-        assert_eq!(
-            page(ModePage::Control, PageControl::Current)[..5],
-            [0x0a, 0x0a, 0x06, 0x10, 0x08]
-        );
-        assert_eq!(
-            page(ModePage::Control, PageControl::Default)[..5],
-            [0x0a, 0x0a, 0x02, 0x10, 0x00]
-        );
-        assert_eq!(
-            page(ModePage::Control, PageControl::Changeable)[..5],
-            [0x0a, 0x0a, 0x04, 0x00, 0x08]
-        );
-        assert_eq!(
-            page(ModePage::Caching, PageControl::Current)[..3],
-            [0x08, 0x12, 0x00]
-        );
-        assert_eq!(
-            page(ModePage::Caching, PageControl::Default)[..3],
-            [0x08, 0x12, 0x04]
-        );
-        assert_eq!(
-            page(ModePage::Caching, PageControl::Changeable)[..3],
-            [0x08, 0x12, 0x04]
-        );
+        let geometry = geometry();
+        let subject = ModeSubject {
+            current: changed,
+            ..subject(&geometry)
+        };
+        use PageControl::{Changeable, Current, Default, Saved};
+        for (page, control, expected) in [
+            (ModePage::Control, Current, &[0x0a, 0x0a, 0x06, 0x10, 0x08][..]),
+            (ModePage::Control, Default, &[0x0a, 0x0a, 0x02, 0x10, 0x00]),
+            (ModePage::Control, Changeable, &[0x0a, 0x0a, 0x04, 0x00, 0x08]),
+            (ModePage::Caching, Current, &[0x08, 0x12, 0x00]),
+            (ModePage::Caching, Default, &[0x08, 0x12, 0x04]),
+            (ModePage::Caching, Changeable, &[0x08, 0x12, 0x04]),
+        ] {
+            assert_eq!(
+                &page.bytes(control, &subject)[..expected.len()],
+                expected,
+                "{page:?} {control:?}"
+            );
+        }
+        let saving = ModeSubject {
+            saved: Some(changed),
+            ..subject
+        };
+        assert_eq!(ModePage::Caching.bytes(Saved, &saving)[..3], [0x88, 0x12, 0x00]);
+        assert_eq!(ModePage::Control.bytes(Saved, &saving)[..3], [0x8a, 0x0a, 0x06]);
     }
 
     #[test]
@@ -190,19 +347,59 @@ mod tests {
             PageControl::Default,
             PageControl::Changeable,
         ] {
-            assert_eq!(
-                ModePage::Caching.bytes(control, ModeParameters::default(), &stable)[2],
-                0,
-                "{control:?}"
-            );
+            let page = ModePage::Caching.bytes(control, &subject(&stable));
+            assert_eq!(page[2], 0, "{control:?}");
         }
     }
 
     #[test]
     fn pages_say_their_length() {
-        for page in ModePage::ALL {
-            let bytes = page.bytes(PageControl::Current, ModeParameters::default(), &geometry());
-            assert_eq!(bytes.len(), usize::from(bytes[1]) + 2);
+        let geometry = geometry();
+        let thin = ModeSubject {
+            soft_threshold: Some(SoftThreshold::Percent(80)),
+            ..subject(&geometry)
+        };
+        assert_eq!(ModePage::of(&thin).count(), 6);
+        for page in ModePage::of(&thin) {
+            let bytes = page.bytes(PageControl::Current, &thin);
+            let length = if page.subpage() == 0 { bytes[1] } else { bytes[3] };
+            assert_eq!(bytes.len(), usize::from(length) + page.header_len());
         }
+    }
+
+    #[test]
+    fn the_threshold_is_told_where_there_is_one() {
+        let geometry = geometry();
+        assert!(!ModePage::of(&subject(&geometry)).any(|page| page == ModePage::Provisioning));
+        let thin = ModeSubject {
+            soft_threshold: Some(SoftThreshold::Bytes(0x123 << 20)),
+            ..subject(&geometry)
+        };
+        let page = ModePage::Provisioning.bytes(PageControl::Current, &thin);
+        assert_eq!(page[..4], [0x5c, 0x02, 0, 0x14]);
+        assert_eq!(page[4..16], [0; 12]);
+        assert_eq!(page[16..], [0x81, 0x02, 0, 0, 0, 0, 0x01, 0x23]);
+        assert_eq!(
+            ModePage::ErrorRecovery.bytes(PageControl::Current, &thin)[7],
+            0x80
+        );
+        assert_eq!(
+            ModePage::Provisioning.bytes(PageControl::Changeable, &thin)[4..],
+            [0; 20]
+        );
+    }
+
+    #[test]
+    fn what_is_kept_can_be_taken_back() {
+        for bits in 0..8_u8 {
+            let parameters = ModeParameters {
+                write_cache: bits & 1 != 0,
+                descriptor_sense: bits & 2 != 0,
+                software_write_protect: bits & 4 != 0,
+            };
+            assert_eq!(ModeParameters::from_text(&parameters.to_text()), Some(parameters));
+        }
+        assert_eq!(ModeParameters::from_text("WCE=2"), None);
+        assert_eq!(ModeParameters::from_text("colour=1"), None);
     }
 }

@@ -2,8 +2,9 @@
 
 use backstores::Geometry;
 
-use super::mode_pages::{ModePage, ModeParameters, PageControl};
+use super::mode_pages::{ModePage, ModeParameters, ModeSubject, PageControl, SPF};
 use super::mode_sense::block_descriptor;
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
@@ -18,6 +19,7 @@ pub(crate) const MODE_SELECT_6: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         reservation: ReservationClass::Writes,
+        answered: Answered::Standby,
         ..Needs::UNIT
     },
     timeout_s: 10,
@@ -43,8 +45,8 @@ pub(crate) async fn run(
     } else {
         (Header::Six, usize::from(cdb.u8_at(4)))
     };
-    if cdb.u8_at(1) & SP != 0 {
-        // Nothing outlives the unit, so that nothing can be saved.
+    let save = cdb.u8_at(1) & SP != 0;
+    if save && !unit.can_keep() {
         return Err(Cdb::invalid_bit(1, 0));
     }
     if cdb.u8_at(1) & PF == 0 && len != 0 {
@@ -54,13 +56,18 @@ pub(crate) async fn run(
     let list = data.get_parameters(len).await?;
     data.check()?;
     let before = unit.mode_parameters();
-    let after = parse(header, &list, before, &geometry)?;
-    if after != before {
-        if before.write_cache && !after.write_cache {
-            // What was acknowledged while the cache was on has to be as safe as what follows.
-            unit.store().flush().await?;
-        }
+    let after = parse(header, &list, &unit.mode_subject(&geometry))?;
+    if before.write_cache && !after.write_cache {
+        // What was acknowledged while the cache was on has to be as safe as what follows.
+        unit.store().flush().await?;
+    }
+    if save {
+        // Everything that can be saved is, also what was changed without being saved before (SPC-4 §6.11).
+        unit.save_mode_parameters(after).await?;
+    } else {
         unit.set_mode_parameters(after);
+    }
+    if after != before {
         context.raise_for_others(UnitAttention::ModeParametersChanged);
     }
     Ok(())
@@ -74,14 +81,9 @@ enum Header {
 }
 
 /// The parameters as they are after a list.
-fn parse(
-    header: Header,
-    list: &[u8],
-    before: ModeParameters,
-    geometry: &Geometry,
-) -> Result<ModeParameters, Failure> {
+fn parse(header: Header, list: &[u8], subject: &ModeSubject<'_>) -> Result<ModeParameters, Failure> {
     if list.is_empty() {
-        return Ok(before);
+        return Ok(subject.current);
     }
     let header_len = match header {
         Header::Six => 4,
@@ -104,14 +106,13 @@ fn parse(
     let descriptor = list
         .get(header_len..pages_at)
         .ok_or(Sense::PARAMETER_LIST_LENGTH_ERROR)?;
-    check_descriptor(descriptor, header_len, long, geometry)?;
+    check_descriptor(descriptor, header_len, long, subject.geometry)?;
 
-    let mut after = before;
+    let mut after = subject.current;
     let mut at = pages_at;
     while at < list.len() {
-        let page = parse_page(list, at, before, geometry)?;
-        let len = 2 + usize::from(page.length());
-        page.apply(&list[at..at + len], geometry, &mut after);
+        let (page, len) = parse_page(list, at, subject)?;
+        page.apply(&list[at..at + len], subject.geometry, &mut after);
         at += len;
     }
     Ok(after)
@@ -139,28 +140,35 @@ fn check_descriptor(descriptor: &[u8], at: usize, long: bool, geometry: &Geometr
     Ok(())
 }
 
-/// The page at `at`: known, complete, and different from the current one only where it may be.
-fn parse_page(
-    list: &[u8],
-    at: usize,
-    before: ModeParameters,
-    geometry: &Geometry,
-) -> Result<ModePage, Failure> {
-    let page = ModePage::ALL
-        .into_iter()
-        .find(|page| page.code() == list[at] & 0x7f)
-        .ok_or_else(|| invalid_field(at))?;
-    let sent_length = list.get(at + 1).ok_or(Sense::PARAMETER_LIST_LENGTH_ERROR)?;
-    if *sent_length != page.length() {
-        return Err(invalid_field(at + 1));
+/// The page at `at` with its length: known, complete, and different from the current one only where it may be.
+fn parse_page(list: &[u8], at: usize, subject: &ModeSubject<'_>) -> Result<(ModePage, usize), Failure> {
+    let second = *list.get(at + 1).ok_or(Sense::PARAMETER_LIST_LENGTH_ERROR)?;
+    let has_subpage = list[at] & SPF != 0;
+    let subpage = if has_subpage { second } else { 0 };
+    let mut of_code = ModePage::of(subject)
+        .filter(|page| page.code() == list[at] & CODE)
+        .peekable();
+    if of_code.peek().is_none() {
+        return Err(invalid_field(at));
     }
-    let now = page.bytes(PageControl::Current, before, geometry);
-    let changeable = page.bytes(PageControl::Changeable, before, geometry);
+    let page = of_code
+        .find(|page| page.subpage() == subpage && (page.subpage() != 0) == has_subpage)
+        .ok_or_else(|| invalid_field(if has_subpage { at + 1 } else { at }))?;
+    let now = page.bytes(PageControl::Current, subject);
+    let changeable = page.bytes(PageControl::Changeable, subject);
+    // The bytes of PAGE LENGTH end the header.
+    let length_at = if has_subpage { 2 } else { 1 };
+    let head = list
+        .get(at..at + page.header_len())
+        .ok_or(Sense::PARAMETER_LIST_LENGTH_ERROR)?;
+    if head[length_at..] != now[length_at..page.header_len()] {
+        return Err(invalid_field(at + length_at));
+    }
     let sent = list
         .get(at..at + now.len())
         .ok_or(Sense::PARAMETER_LIST_LENGTH_ERROR)?;
-    // The PS bit in the first byte is reserved here; the length was compared.
-    for byte in 2..now.len() {
+    // The PS bit in the first byte is reserved here.
+    for byte in page.header_len()..now.len() {
         let wrong = (sent[byte] ^ now[byte]) & !changeable[byte];
         if wrong != 0 {
             let bit = u8::try_from(wrong.ilog2()).ok();
@@ -169,7 +177,7 @@ fn parse_page(
                 .into());
         }
     }
-    Ok(page)
+    Ok((page, now.len()))
 }
 
 fn invalid_field(at: usize) -> Failure {
@@ -184,12 +192,15 @@ fn place(at: usize) -> u16 {
 
 /// Page format: mode pages follow.
 const PF: u8 = 0x10;
+/// PAGE CODE in the first byte of a page.
+const CODE: u8 = 0x3f;
 /// Save pages.
 const SP: u8 = 0x01;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scsi::primary::mode_pages::tests::subject;
     use crate::scsi::primary::vpd::tests::geometry;
 
     const CONTROL: [u8; 12] = [0x0a, 0x0a, 0x02, 0x10, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -206,7 +217,7 @@ mod tests {
     }
 
     fn parse_six(list: &[u8]) -> Result<ModeParameters, Failure> {
-        parse(Header::Six, list, ModeParameters::default(), &geometry())
+        parse(Header::Six, list, &subject(&geometry()))
     }
 
     #[test]
@@ -248,7 +259,7 @@ mod tests {
         }
         let ten = [&[0, 0, 0, 0x10, 0, 0, 0, 0][..], &with(&CONTROL, 2, 0x06)].concat();
         assert!(
-            parse(Header::Ten, &ten, before, &geometry())
+            parse(Header::Ten, &ten, &subject(&geometry()))
                 .unwrap()
                 .descriptor_sense
         );
@@ -261,7 +272,7 @@ mod tests {
             (six(&[], &with(&CONTROL, 3, 0x00)), 7, Some(4)),
             (six(&[], &with(&CONTROL, 11, 0x81)), 15, Some(7)),
             (six(&[], &with(&CONTROL, 0, 0x0b)), 4, None),
-            (six(&[], &with(&CONTROL, 0, 0x4a)), 4, None),
+            (six(&[], &with(&CONTROL, 0, 0x4a)), 5, None),
             (six(&[], &with(&CONTROL, 1, 0x09)), 5, None),
             (six(&[0, 0, 0, 1, 0, 0, 2, 0], &[]), 4, None),
             (six(&[0, 0, 0, 0, 0, 0, 4, 0], &[]), 9, None),

@@ -2,7 +2,8 @@
 
 use backstores::Geometry;
 
-use super::mode_pages::{ALL_PAGES, ModePage, ModeParameters, PageControl};
+use super::mode_pages::{ALL_PAGES, ALL_SUBPAGES, ModePage, ModeSubject, PageControl};
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
@@ -17,6 +18,7 @@ pub(crate) const MODE_SENSE_6: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         reservation: ReservationClass::Reads,
+        answered: Answered::Standby,
         ..Needs::UNIT
     },
     timeout_s: 10,
@@ -47,10 +49,11 @@ pub(crate) async fn run(
         0 => PageControl::Current,
         1 => PageControl::Changeable,
         2 => PageControl::Default,
+        _ if unit.can_keep() => PageControl::Saved,
         _ => return Err(Sense::SAVING_PARAMETERS_NOT_SUPPORTED.into()),
     };
-    let parameters = unit.mode_parameters();
-    let pages = pages(cdb.u8_at(2) & 0x3f, cdb.u8_at(3), control, parameters, &geometry)?;
+    let subject = unit.mode_subject(&geometry);
+    let pages = pages(cdb.u8_at(2) & 0x3f, cdb.u8_at(3), control, &subject)?;
     let descriptor = if cdb.u8_at(1) & DBD != 0 {
         Vec::new()
     } else {
@@ -98,24 +101,24 @@ impl Form {
 }
 
 /// The pages that a page code and a subpage code ask for.
-fn pages(
-    code: u8,
-    subpage: u8,
-    control: PageControl,
-    parameters: ModeParameters,
-    geometry: &Geometry,
-) -> Result<Vec<u8>, Failure> {
-    // There are no subpages, so that "all subpages" adds none.
-    if subpage != 0 && subpage != ALL_SUBPAGES {
+fn pages(code: u8, subpage: u8, control: PageControl, subject: &ModeSubject<'_>) -> Result<Vec<u8>, Failure> {
+    // One subpage of all pages is no combination that there is (SPC-4 §6.13, table of page and subpage codes).
+    if code == ALL_PAGES && subpage != 0 && subpage != ALL_SUBPAGES {
         return Err(Cdb::invalid_field(3));
     }
-    let wanted: Vec<u8> = ModePage::ALL
-        .into_iter()
+    let of_code: Vec<ModePage> = ModePage::of(subject)
         .filter(|page| code == ALL_PAGES || code == page.code())
-        .flat_map(|page| page.bytes(control, parameters, geometry))
+        .collect();
+    if of_code.is_empty() {
+        return Err(Cdb::invalid_bit(2, 5));
+    }
+    let wanted: Vec<u8> = of_code
+        .into_iter()
+        .filter(|page| subpage == ALL_SUBPAGES || subpage == page.subpage())
+        .flat_map(|page| page.bytes(control, subject))
         .collect();
     if wanted.is_empty() {
-        return Err(Cdb::invalid_bit(2, 5));
+        return Err(Cdb::invalid_field(3));
     }
     Ok(wanted)
 }
@@ -136,7 +139,6 @@ pub(super) fn block_descriptor(geometry: &Geometry, long: bool) -> Vec<u8> {
 const DBD: u8 = 0x08;
 /// Long LBA accepted.
 const LLBAA: u8 = 0x10;
-const ALL_SUBPAGES: u8 = 0xff;
 const LONG_DESCRIPTOR_LEN: usize = 16;
 
 /// DEVICE-SPECIFIC PARAMETER (SBC-4 §6.5.1): write-protected.
@@ -147,25 +149,44 @@ const DPOFUA: u8 = 0x10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scsi::SoftThreshold;
+    use crate::scsi::primary::mode_pages::tests::subject;
     use crate::scsi::primary::vpd::tests::geometry;
 
     fn select(code: u8, subpage: u8) -> Result<Vec<u8>, Failure> {
-        pages(
-            code,
-            subpage,
-            PageControl::Current,
-            ModeParameters::default(),
-            &geometry(),
-        )
+        pages(code, subpage, PageControl::Current, &subject(&geometry()))
     }
 
     #[test]
     fn all_pages_come_ascending() {
         let all = select(0x3f, 0).unwrap();
-        assert_eq!(all.len(), 12 + 20 + 12 + 12);
-        assert_eq!([all[0], all[12], all[32], all[44]], [0x01, 0x08, 0x0a, 0x1c]);
+        assert_eq!(all.len(), 12 + 16 + 20 + 12 + 12);
+        assert_eq!(
+            [all[0], all[12], all[28], all[48], all[60]],
+            [0x01, 0x02, 0x08, 0x0a, 0x1c]
+        );
         assert_eq!(select(0x3f, 0xff).unwrap(), all);
-        assert_eq!(select(0x0a, 0xff).unwrap(), all[32..44]);
+        assert_eq!(select(0x0a, 0xff).unwrap(), all[48..60]);
+    }
+
+    #[test]
+    fn a_subpage_comes_when_it_or_all_are_asked_for() {
+        let geometry = geometry();
+        let thin = ModeSubject {
+            soft_threshold: Some(SoftThreshold::Percent(80)),
+            ..subject(&geometry)
+        };
+        let codes = |code, subpage| {
+            pages(code, subpage, PageControl::Current, &thin)
+                .map(|pages| (pages[0], pages.len()))
+                .ok()
+        };
+        assert_eq!(codes(0x1c, 0), Some((0x1c, 12)));
+        assert_eq!(codes(0x1c, 2), Some((0x5c, 24)));
+        assert_eq!(codes(0x1c, 0xff), Some((0x1c, 36)));
+        assert_eq!(codes(0x1c, 3), None);
+        assert_eq!(codes(0x3f, 0), Some((0x01, 72)));
+        assert_eq!(codes(0x3f, 0xff), Some((0x01, 96)));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! PERSISTENT RESERVE IN (SPC-4 §6.15): who is registered, what is reserved, what this unit can do.
 
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::reservations::{PersistentReservations, ReservationType, TransportId};
@@ -15,6 +16,7 @@ pub(crate) const READ_KEYS: CommandSpec = CommandSpec {
     offer: Offer::Always,
     needs: Needs {
         reservation: ReservationClass::Persistent,
+        answered: Answered::Standby,
         ..Needs::UNIT
     },
     timeout_s: 10,
@@ -65,18 +67,18 @@ fn read_keys(state: &PersistentReservations) -> Vec<u8> {
     let keys: Vec<u8> = keys
         .flat_map(|registration| registration.key.to_be_bytes())
         .collect();
-    with_header(state, keys)
+    with_header(state, &keys)
 }
 
 fn read_reservation(state: &PersistentReservations) -> Vec<u8> {
     let Some(reservation) = &state.reservation else {
-        return with_header(state, Vec::new());
+        return with_header(state, &[]);
     };
     let mut descriptor = vec![0; 16];
     let key = state.holder_key().unwrap_or(0);
     descriptor[..8].copy_from_slice(&key.to_be_bytes());
     descriptor[13] = LU_SCOPE | reservation.kind.code();
-    with_header(state, descriptor)
+    with_header(state, &descriptor)
 }
 
 /// One descriptor a registration: a registration for all target ports is kept as one for each of them.
@@ -100,13 +102,13 @@ fn full_status(state: &PersistentReservations, device: &TargetDevice) -> Vec<u8>
         descriptors.extend(descriptor);
         descriptors.extend(id);
     }
-    with_header(state, descriptors)
+    with_header(state, &descriptors)
 }
 
 /// PRGENERATION and ADDITIONAL LENGTH.
-fn with_header(state: &PersistentReservations, rest: Vec<u8>) -> Vec<u8> {
+fn with_header(state: &PersistentReservations, rest: &[u8]) -> Vec<u8> {
     let len = u32::try_from(rest.len()).expect("registrations are bounded");
-    [&state.generation.to_be_bytes()[..], &len.to_be_bytes(), &rest[..]].concat()
+    [&state.generation.to_be_bytes()[..], &len.to_be_bytes(), rest].concat()
 }
 
 fn capabilities(can_keep: bool, keeps: bool) -> [u8; 8] {
@@ -119,8 +121,8 @@ fn capabilities(can_keep: bool, keeps: bool) -> [u8; 8] {
     [
         0,
         8,
-        RLR_C | CRH | SIP_C | ATP_C | u8::from(can_keep) * PTPL_C,
-        TMV | ALLOW_COMMANDS | u8::from(keeps) * PTPL_A,
+        RLR_C | CRH | SIP_C | ATP_C | (u8::from(can_keep) * PTPL_C),
+        TMV | ALLOW_COMMANDS | (u8::from(keeps) * PTPL_A),
         mask_high,
         mask_low,
         0,

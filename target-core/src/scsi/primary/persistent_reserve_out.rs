@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::lu::same;
@@ -24,6 +25,7 @@ pub(crate) const REGISTER: CommandSpec = CommandSpec {
     needs: Needs {
         // Which service action conflicts when (table 66) is decided where it is done.
         reservation: ReservationClass::Persistent,
+        answered: Answered::Standby,
         ..Needs::UNIT
     },
     timeout_s: 30,
@@ -62,6 +64,11 @@ pub(crate) const PREEMPT_AND_ABORT: CommandSpec = CommandSpec {
     service_action: Some(0x05),
     name: "PERSISTENT RESERVE OUT, PREEMPT AND ABORT",
     usage: &[0x5f, 0x05, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0],
+    needs: Needs {
+        // An ordered task of a nexus to be preempted may hang with its disk.
+        overtakes: true,
+        ..REGISTER.needs
+    },
     ..REGISTER
 };
 

@@ -1,6 +1,7 @@
 //! REPORT SUPPORTED OPERATION CODES (SPC-4 §6.35), read off the same table that checks every CDB.
 
 use crate::scsi::Failure;
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{COMMANDS, CommandSpec, Needs, Offer, Operation, ReservationClass};
@@ -26,6 +27,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     ],
     offer: Offer::Always,
     needs: Needs {
+        answered: Answered::Standby,
         reservation: ReservationClass::Reads,
         ..Needs::UNIT
     },

@@ -1,6 +1,7 @@
 //! REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-4 §6.36).
 
 use crate::scsi::Failure;
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
@@ -13,6 +14,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     usage: &[0xa3, 0x0d, REPD, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0],
     offer: Offer::Always,
     needs: Needs {
+        answered: Answered::Standby,
         reservation: ReservationClass::Reads,
         ..Needs::UNIT
     },

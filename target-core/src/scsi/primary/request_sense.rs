@@ -1,6 +1,7 @@
 //! REQUEST SENSE (SPC-4 §6.39): tells a pending unit attention as parameter data, else how far formatting or sanitizing
 //! is, else that there is nothing.
 
+use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{AttentionRule, CommandSpec, ErasureRule, Needs, Offer, Operation};
@@ -16,6 +17,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     needs: Needs {
         unit: false,
         attention: AttentionRule::Deliver,
+        answered: Answered::Always,
         erasure: ErasureRule::Run,
         ..Needs::UNIT
     },

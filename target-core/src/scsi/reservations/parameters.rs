@@ -148,7 +148,10 @@ mod tests {
         [&[0x05, 0, 0, 20][..], b"iqn.2024-01.a.b:c\0\0\0"].concat()
     }
 
-    fn sense<T: std::fmt::Debug>(parsed: Result<T, Failure>) -> ((u8, u8), Option<(u16, Option<u8>)>) {
+    /// The code, and byte and bit pointed at.
+    type Wrong = ((u8, u8), Option<(u16, Option<u8>)>);
+
+    fn sense<T: std::fmt::Debug>(parsed: Result<T, Failure>) -> Wrong {
         match parsed {
             Err(Failure::Check(sense)) => (sense.code, sense.field.map(|field| (field.byte, field.bit))),
             other => panic!("{other:?}"),

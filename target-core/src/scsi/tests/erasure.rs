@@ -9,10 +9,12 @@ use backstores::{
 };
 use iscsi_proto::Lun;
 use iscsi_proto::pdu::Function;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::*;
-use crate::scsi::testing::faulty;
-use crate::scsi::{Outcome, Sense};
+use crate::scsi::testing::{connection, faulty};
+use crate::scsi::{MarkRequest, Outcome, SanitizeMark, ScsiTask, Sense, TaskAttribute};
+use crate::transfer::{TaskEvent, Transfer};
 
 const TEST_UNIT_READY: [u8; 6] = [0; 6];
 const BLOCK_ERASE: [u8; 10] = [0x48, 0x02, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -217,6 +219,37 @@ async fn older_writes_come_before_it_and_no_later_one_gets_between() {
 }
 
 #[tokio::test]
+async fn a_command_that_names_its_blocks_late_is_refused_when_it_comes_too_late() {
+    let (device, store) = faulty(1024);
+    let (setup, mut unmap) = connection(0, 24, Vec::new(), 0);
+    let cdb = [0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0];
+    let task = ScsiTask {
+        lun: Lun::ZERO,
+        cdb: cdb.to_vec().into(),
+        attribute: TaskAttribute::Simple,
+        priority: 0,
+        tag: 9,
+    };
+    let command = device.execute(&nexus(1), task, Transfer::new(setup));
+    let command = tokio::spawn(command);
+    let Some(TaskEvent::Get { mut buf, reply, .. }) = unmap.event().await else {
+        panic!("it asks for its list");
+    };
+    store.hold(Matching::op(StoreOp::Write));
+    let (sanitize, list) = overwrite(0x80, 0x01, &[0xee]);
+    good(&device, &sanitize, &list).await;
+    buf.fill(0);
+    buf[..4].copy_from_slice(&[0, 22, 0, 16]);
+    buf[19] = 1;
+    assert!(reply.send(Ok(buf)).is_ok());
+    command.await.unwrap();
+    assert_eq!(sense(&unmap.serve().await.0).code, (0x04, 0x1b));
+    store.resume();
+    assert!(ended(&device).await);
+    assert_eq!(read(&device, 0, 1).await, [0xee; 512]);
+}
+
+#[tokio::test]
 async fn a_failure_closes_the_medium_until_sanitizing_succeeds() {
     let (device, store) = sanitizing(0).await;
     store.inject(
@@ -333,6 +366,92 @@ async fn a_write_protected_medium_is_neither_formatted_nor_sanitized() {
     for cdb in [&[0x04, 0, 0, 0, 0, 0][..], &BLOCK_ERASE] {
         assert_eq!(refusal(&device, cdb).await.code, (0x27, 0x00));
     }
+}
+
+/// A device whose unit leaves marks, and where they arrive.
+fn marking(
+    left: Option<SanitizeMark>,
+) -> (Arc<TargetDevice>, Arc<FaultStore>, UnboundedReceiver<MarkRequest>) {
+    let (device, store) = faulty(64);
+    let (keeper, requests) = mpsc::unbounded_channel();
+    device.unit(0).unwrap().keep_sanitize_mark(keeper, left);
+    (device, store, requests)
+}
+
+/// Answers the next request; what it was.
+async fn keep(
+    requests: &mut UnboundedReceiver<MarkRequest>,
+    answer: Result<(), String>,
+) -> Option<SanitizeMark> {
+    let request = requests.recv().await.unwrap();
+    assert_eq!(request.unit, "600102030405060708090a0b0c0d0e0f");
+    request.done.send(answer).unwrap();
+    request.mark
+}
+
+#[tokio::test]
+async fn sanitizing_is_marked_before_it_is_acknowledged_and_until_it_has_succeeded() {
+    let (device, store, mut requests) = marking(None);
+    store.hold(Matching::op(StoreOp::Write));
+    let (cdb, list) = overwrite(0xa0, 0x01, &[0xee]);
+    let command = Command::new(0, &cdb).sending(&list).begin(&device, &nexus(1));
+    let command = tokio::spawn(command);
+    let request = requests.recv().await.unwrap();
+    assert_eq!(request.mark, Some(SanitizeMark { unrestricted: true }));
+    assert!(!command.is_finished(), "the mark is not durable yet");
+    assert!(store.held().is_empty(), "nothing is erased before");
+    request.done.send(Ok(())).unwrap();
+    assert_eq!(status(&command.await.unwrap().0), Status::Good);
+    store.until_held(1).await;
+    assert!(requests.try_recv().is_err());
+    store.resume();
+    assert_eq!(keep(&mut requests, Ok(())).await, None);
+    assert!(ended(&device).await);
+}
+
+#[tokio::test]
+async fn without_its_mark_nothing_is_erased() {
+    let (device, _, mut requests) = marking(None);
+    good(&device, &ten(0x2a, 0, 5, 1), &[5; 512]).await;
+    let (command, _) = tokio::join!(
+        run(&device, 0, &BLOCK_ERASE, &[]),
+        keep(&mut requests, Err("no space".into()))
+    );
+    let told = sense(&command.0);
+    assert_eq!((told.key as u8, told.code), (0x04, (0x44, 0x00)));
+    assert_eq!(read(&device, 5, 1).await, [5; 512]);
+}
+
+#[tokio::test]
+async fn a_medium_that_a_restart_found_half_erased_is_closed_until_that_is_done_again() {
+    for unrestricted in [false, true] {
+        let (device, _, mut requests) = marking(Some(SanitizeMark { unrestricted }));
+        assert_eq!(refusal(&device, &ten(0x28, 0, 0, 1)).await.code, (0x31, 0x03));
+        if unrestricted {
+            let exit = run(&device, 0, &EXIT_FAILURE_MODE, &[]);
+            let ((exit, _), mark) = tokio::join!(exit, keep(&mut requests, Ok(())));
+            assert_eq!((status(&exit), mark), (Status::Good, None));
+        } else {
+            assert_eq!(refusal(&device, &EXIT_FAILURE_MODE).await.code, (0x24, 0x00));
+            let answers = async {
+                keep(&mut requests, Ok(())).await;
+                assert_eq!(keep(&mut requests, Ok(())).await, None);
+            };
+            let ((again, _), ()) = tokio::join!(run(&device, 0, &BLOCK_ERASE, &[]), answers);
+            assert_eq!(status(&again), Status::Good);
+        }
+        good(&device, &ten(0x28, 0, 0, 1), &[]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_medium_that_ends_with_the_process_leaves_no_mark() {
+    let device = disk();
+    let (keeper, _requests) = mpsc::unbounded_channel();
+    let left = Some(SanitizeMark { unrestricted: false });
+    device.unit(0).unwrap().keep_sanitize_mark(keeper, left);
+    good(&device, &TEST_UNIT_READY, &[]).await;
+    good(&device, &BLOCK_ERASE, &[]).await;
 }
 
 /// A store whose key can be replaced, after which everything reads as something else.

@@ -98,6 +98,28 @@ async fn compare_and_write_takes_twice_its_blocks_and_no_other_length() {
 }
 
 #[tokio::test]
+async fn compare_and_write_of_large_blocks_takes_as_many_as_block_limits_says() {
+    let options = backstores::StoreOptions {
+        block_size: Some(4096),
+        ..backstores::StoreOptions::default()
+    };
+    let source = backstores::StoreSource::Memory { size: 1 << 20 };
+    let store = backstores::open(&source, options).unwrap();
+    let device = device(&[LogicalUnit::new(config(), store)]);
+    let (_, limits) = run(&device, 0, &[0x12, 1, 0xb0, 0, 64, 0], &[]).await;
+    assert_eq!(limits[5], 32);
+    for (blocks, expected) in [(32, Status::Good), (33, Status::CheckCondition)] {
+        let data = vec![0; 2 * usize::from(blocks) * 4096];
+        let (outcome, _) = run(&device, 0, &compare_and_write(0, 0, blocks), &data).await;
+        assert_eq!(status(&outcome), expected, "{blocks}");
+        if expected == Status::CheckCondition {
+            let field = sense(&outcome).field.unwrap();
+            assert_eq!((field.in_cdb, field.byte), (true, 13));
+        }
+    }
+}
+
+#[tokio::test]
 async fn of_two_who_compare_and_write_at_once_one_wins() {
     let (device, store) = faulty(64);
     store.hold(Matching::op(StoreOp::Read));

@@ -127,6 +127,38 @@ async fn both_units_are_checked_as_if_they_were_read_and_written() {
 }
 
 #[tokio::test]
+async fn a_reservation_of_another_nexus_holds_at_either_end() {
+    let (device, [one, two]) = pair(64);
+    let holder = nexus(2);
+    device.attach(&holder);
+    let keys = [&[0; 8][..], &[0, 0, 0, 0, 0, 0, 0, 9], &[0; 8]].concat();
+    let with_key = [&[0, 0, 0, 0, 0, 0, 0, 9][..], &[0; 16]].concat();
+    let clear_attention = Command::new(1, &[0; 6]);
+    clear_attention.run(&device, &holder).await;
+    let register = [0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0];
+    let command = Command::new(1, &register).sending(&keys);
+    assert_eq!(status(&command.run(&device, &holder).await.0), Status::Good);
+    let to = extended_copy_list(1, &[&one, &two], &[block_segment(0, 1, 1, 0, 0)]);
+    let from = extended_copy_list(1, &[&one, &two], &[block_segment(1, 0, 1, 0, 0)]);
+    for (kind, reads) in [(1, true), (3, false)] {
+        let reserve = [0x5f, 1, kind, 0, 0, 0, 0, 0, 24, 0];
+        let command = Command::new(1, &reserve).sending(&with_key);
+        assert_eq!(status(&command.run(&device, &holder).await.0), Status::Good);
+        assert_eq!(code(&copy(&device, &to).await), (0x0a, 0x0d, 0x01), "{kind}");
+        let outcome = copy(&device, &from).await;
+        if reads {
+            assert_eq!(status(&outcome), Status::Good);
+        } else {
+            assert_eq!(code(&outcome), (0x0a, 0x0d, 0x01));
+        }
+        let release = [0x5f, 2, kind, 0, 0, 0, 0, 0, 24, 0];
+        let command = Command::new(1, &release).sending(&with_key);
+        assert_eq!(status(&command.run(&device, &holder).await.0), Status::Good);
+    }
+    assert_eq!(status(&copy(&device, &to).await), Status::Good);
+}
+
+#[tokio::test]
 async fn a_unit_that_another_nexus_reserved_is_neither_read_nor_written() {
     let (device, [one, two]) = pair(64);
     let list = extended_copy_list(1, &[&one, &two], &[block_segment(0, 1, 1, 0, 0)]);

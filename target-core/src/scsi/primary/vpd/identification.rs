@@ -3,6 +3,7 @@
 //! RFC 7143 §4.2.7 and §10.1.
 
 use super::Subject;
+use crate::nexus::TargetPort;
 use crate::scsi::UnitConfig;
 
 pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
@@ -18,8 +19,15 @@ pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
         RELATIVE_PORT,
         &[0, 0, high, low],
     );
-    let port_name = name_string(&subject.port.to_string());
-    designator(&mut body, UTF8, Association::TargetPort, SCSI_NAME, &port_name);
+    // The number of a portal group is also that of the target port group it is alone in.
+    designator(
+        &mut body,
+        BINARY,
+        Association::TargetPort,
+        TARGET_PORT_GROUP,
+        &[0, 0, high, low],
+    );
+    body.extend(port_name(subject.port));
     let device_name = name_string(&subject.port.name.to_string());
     designator(
         &mut body,
@@ -28,6 +36,14 @@ pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
         SCSI_NAME,
         &device_name,
     );
+    body
+}
+
+/// The designator of a target port's name.
+pub(super) fn port_name(port: &TargetPort) -> Vec<u8> {
+    let mut body = Vec::new();
+    let name = name_string(&port.to_string());
+    designator(&mut body, UTF8, Association::TargetPort, SCSI_NAME, &name);
     body
 }
 
@@ -83,6 +99,7 @@ const UTF8: u8 = 3;
 const T10_VENDOR: u8 = 1;
 const NAA: u8 = 3;
 const RELATIVE_PORT: u8 = 4;
+const TARGET_PORT_GROUP: u8 = 5;
 const SCSI_NAME: u8 = 8;
 
 /// PROTOCOL IDENTIFIER of iSCSI (SPC-4 §7.6.1).
@@ -108,6 +125,7 @@ mod tests {
                 b"naa.600102030405060708090A0B0C0D0E0F\0\0\0\0",
             ),
             (&[0x51, 0x94, 0, 4], &[0, 0, 0, 1]),
+            (&[0x51, 0x95, 0, 4], &[0, 0, 0, 1]),
             (&[0x53, 0x98, 0, 36], b"iqn.2024-01.org.example:a,t,0x0001\0\0"),
             (&[0x53, 0xa8, 0, 28], b"iqn.2024-01.org.example:a\0\0\0"),
         ];

@@ -3,8 +3,12 @@
 
 mod block_limits;
 mod characteristics;
+mod extended_inquiry;
 mod identification;
+mod management;
+mod mode_page_policy;
 mod provisioning;
+mod scsi_ports;
 mod third_party_copy;
 
 use backstores::{Abilities, Geometry};
@@ -18,6 +22,7 @@ pub(crate) use provisioning::is_thin;
 
 use crate::nexus::TargetPort;
 use crate::scsi::UnitConfig;
+use crate::scsi::access_state::GroupView;
 
 /// Whom the pages are about.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +35,12 @@ pub(crate) struct Subject<'a> {
     pub(crate) abilities: Abilities,
     /// The target port by which it was asked.
     pub(crate) port: &'a TargetPort,
-    /// Number of that port in the device, 1 or more.
+    /// Number of that port in the device, 1 or more, which is also that of its target port group.
     pub(crate) relative_port: u16,
+    /// All target port groups of the device, each with one port.
+    pub(crate) port_groups: &'a [GroupView],
+    /// Where the device is managed over the network, if anywhere.
+    pub(crate) management_url: Option<&'a str>,
 }
 
 /// A page with its four-byte header, or `None` when there is no such page.
@@ -63,6 +72,10 @@ const PAGES: &[(u8, Body)] = &[
     (0x00, supported_pages),
     (0x80, serial_number),
     (0x83, identification::body),
+    (0x85, management::body),
+    (0x86, extended_inquiry::body),
+    (0x87, mode_page_policy::body),
+    (0x88, scsi_ports::body),
     (0x8f, third_party_copy::body),
     (0xb0, block_limits::body),
     (0xb1, characteristics::body),
@@ -71,12 +84,15 @@ const PAGES: &[(u8, Body)] = &[
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::LazyLock;
+
     use backstores::{Abilities, Geometry};
     use iscsi_proto::{IscsiName, Tpgt};
 
     use super::{Subject, page};
     use crate::nexus::TargetPort;
     use crate::scsi::UnitConfig;
+    use crate::scsi::access_state::{AccessState, GroupView, StateCause};
 
     /// A thin unit of 1 GiB, 512-byte blocks, four kilobytes to a physical block.
     pub(crate) fn config() -> UnitConfig {
@@ -88,6 +104,7 @@ pub(crate) mod tests {
             revision: "0001".into(),
             thin: true,
             removable: false,
+            soft_threshold: None,
         }
     }
 
@@ -114,26 +131,43 @@ pub(crate) mod tests {
         abilities: Abilities,
         config: &UnitConfig,
     ) -> Option<Vec<u8>> {
-        let port = TargetPort {
+        let subject = Subject {
+            abilities,
+            ..subject(config, geometry)
+        };
+        page(code, &subject)
+    }
+
+    /// A unit behind one port, of which there is nothing else to tell.
+    pub(crate) fn subject<'a>(config: &'a UnitConfig, geometry: &'a Geometry) -> Subject<'a> {
+        static PORT: LazyLock<TargetPort> = LazyLock::new(|| TargetPort {
             name: "iqn.2024-01.org.example:a".parse::<IscsiName>().unwrap(),
             tpgt: Tpgt(1),
-        };
-        page(
-            code,
-            &Subject {
-                config,
-                geometry,
-                abilities,
-                port: &port,
-                relative_port: 1,
-            },
-        )
+        });
+        Subject {
+            config,
+            geometry,
+            abilities: Abilities::default(),
+            port: &PORT,
+            relative_port: 1,
+            port_groups: &[GroupView {
+                number: 1,
+                state: AccessState::ActiveOptimized,
+                cause: StateCause::None,
+            }],
+            management_url: None,
+        }
     }
 
     #[test]
     fn page_00_lists_ascending_codes_that_all_exist() {
         let page = with_page(0x00, &geometry(), &config()).unwrap();
-        assert_eq!(page, [0, 0, 0, 7, 0x00, 0x80, 0x83, 0x8f, 0xb0, 0xb1, 0xb2]);
+        assert_eq!(
+            page,
+            [
+                0, 0, 0, 11, 0x00, 0x80, 0x83, 0x85, 0x86, 0x87, 0x88, 0x8f, 0xb0, 0xb1, 0xb2
+            ]
+        );
         for code in &page[4..] {
             assert!(with_page(*code, &geometry(), &config()).is_some(), "{code:#04x}");
         }
@@ -141,7 +175,7 @@ pub(crate) mod tests {
 
     #[test]
     fn unknown_pages_are_none() {
-        for code in [0x01, 0x81, 0x86, 0xb3, 0xff] {
+        for code in [0x01, 0x81, 0x84, 0xb3, 0xff] {
             assert_eq!(with_page(code, &geometry(), &config()), None);
         }
     }

@@ -4,6 +4,7 @@ use backstores::Geometry;
 
 use super::Subject;
 use crate::scsi::UnitConfig;
+use crate::scsi::thin::threshold_exponent;
 
 /// Whether the unit offers logical block provisioning: it may, and its store can give space back.
 pub(crate) const fn is_thin(config: &UnitConfig, geometry: &Geometry) -> bool {
@@ -12,8 +13,13 @@ pub(crate) const fn is_thin(config: &UnitConfig, geometry: &Geometry) -> bool {
 
 pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
     if is_thin(subject.config, subject.geometry) {
-        // THRESHOLD EXPONENT 0: no thresholds. ANC_SUP 0: blocks are mapped or deallocated, never anchored.
-        vec![0, LBPU | LBPWS | LBPWS10 | LBPRZ, THIN, 0]
+        // ANC_SUP 0: blocks are mapped or deallocated, never anchored.
+        vec![
+            threshold_exponent(subject.geometry),
+            LBPU | LBPWS | LBPWS10 | LBPRZ,
+            THIN,
+            0,
+        ]
     } else {
         vec![0; 4]
     }
@@ -40,7 +46,7 @@ mod tests {
     #[test]
     fn thin_units_take_every_way_to_unmap() {
         let page = with_page(0xb2, &geometry(), &config()).unwrap();
-        assert_eq!(page, [0, 0xb2, 0, 4, 0, 0xe4, 2, 0]);
+        assert_eq!(page, [0, 0xb2, 0, 4, 11, 0xe4, 2, 0]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Third-party Copy (8Fh, SPC-4 §7.8.17; its block device part SBC-3 §6.6.8): which copies there are, and their limits.
+//! Third-party Copy (8Fh, SPC-4; its block device part SBC-3): which copies there are, and their limits.
 //! A list of descriptors, ascending by type.
 
 use super::Subject;

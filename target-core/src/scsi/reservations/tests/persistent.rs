@@ -278,6 +278,23 @@ async fn preempt_and_abort_ends_their_tasks_and_waits_for_no_disk() {
 }
 
 #[tokio::test]
+async fn preempt_and_abort_waits_for_no_ordered_task() {
+    let (device, store) = faulty(64);
+    let (one, two) = (session(&device, 1).await, session(&device, 2).await);
+    register(&device, &one, 1).await;
+    register(&device, &two, 2).await;
+    store.hold(Matching::op(StoreOp::Write));
+    let ordered = write(2).with(crate::scsi::TaskAttribute::Ordered);
+    let mut theirs = Box::pin(ordered.begin(&device, &two));
+    assert!(advance(&mut theirs).is_none());
+    let mut fence = Box::pin(prout(PREEMPT_AND_ABORT, 1, 1, 2, 0).run(&device, &one));
+    let (outcome, _) = advance(&mut fence).expect("it waits for nothing");
+    assert_eq!(ended(&outcome), Good);
+    store.resume();
+    assert_eq!(theirs.await.0, Outcome::Aborted);
+}
+
+#[tokio::test]
 async fn a_task_that_waits_is_checked_when_its_turn_comes() {
     let (device, store) = faulty(64);
     let (one, two) = (session(&device, 1).await, session(&device, 2).await);
@@ -344,7 +361,7 @@ async fn a_registration_for_all_target_ports_is_one_for_each() {
     assert_eq!(run(&device, &one, prout(REGISTER, 0, 0, 5, 0x04)).await, Good);
     let full = reply(&device, &one, 3).await;
     assert_eq!(full.len(), 8 + 2 * 76);
-    assert_eq!((full[8 + 19], full[8 + 76 + 19]), (1, 2), "relative target ports");
+    assert_eq!((full[8 + 19], full[8 + 76 + 19]), (1, 7), "relative target ports");
     assert_eq!(run(&device, &one, prout(REGISTER, 0, 5, 0, 0x04)).await, Good);
     assert_eq!(reply(&device, &one, 0).await, [0, 0, 0, 2, 0, 0, 0, 0]);
     // Registered by one port alone: the request would conflict on the other.

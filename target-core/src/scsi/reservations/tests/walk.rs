@@ -240,9 +240,8 @@ impl Walk {
 
     /// Who is registered and who holds the unit, by the unit's own account.
     fn compare(&self) -> Result<(), String> {
-        let state = match self.unit.reservations().persistent() {
-            Ok(state) => state,
-            Err(_) => return same(true, self.model.legacy.is_some()),
+        let Ok(state) = self.unit.reservations().persistent() else {
+            return same(true, self.model.legacy.is_some());
         };
         same(false, self.model.legacy.is_some())?;
         let registered = self
@@ -311,6 +310,10 @@ fn powered_on(kept: &Arc<Mutex<Option<KeptReservations>>>) -> (Arc<TargetDevice>
     (device(&[Arc::clone(&unit)]), unit)
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "what is compared is made on the spot"
+)]
 fn same<T: PartialEq + std::fmt::Debug>(seen: T, expected: T) -> Result<(), String> {
     if seen == expected {
         return Ok(());
