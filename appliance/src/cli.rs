@@ -8,6 +8,7 @@ use backstores::EngineChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::address::{environment_list, portals_from_environment};
+use crate::client;
 use crate::error::StartError;
 use crate::portal::PortalSpec;
 
@@ -25,6 +26,60 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Ask a portal for its targets (a discovery login); exit 0 when it answers.
     Health(HealthArgs),
+    /// The whole configuration: show, compare, apply.
+    Config {
+        #[command(subcommand)]
+        command: client::ConfigCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// Who may log in, and who could not.
+    Initiator {
+        #[command(subcommand)]
+        command: client::InitiatorCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// LUNs of targets.
+    Lun {
+        #[command(subcommand)]
+        command: client::LunCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// Sessions: list, close.
+    Session {
+        #[command(subcommand)]
+        command: client::SessionCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// Backing stores: files, devices, memory.
+    Store {
+        #[command(subcommand)]
+        command: client::StoreCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// Targets.
+    Target {
+        #[command(subcommand)]
+        command: client::TargetCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// Who may manage; a lost password is replaced here.
+    User {
+        #[command(subcommand)]
+        command: client::UserCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// How the program is.
+    Status {
+        #[command(flatten)]
+        common: client::Common,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// Shell.

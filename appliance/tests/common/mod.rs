@@ -30,11 +30,16 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it over a state directory, and waits until it is managed.
     pub(crate) fn start(directory: &Path) -> Self {
-        Self::start_with(directory, &[])
+        Self::start_with(directory, free_address())
     }
 
-    pub(crate) fn start_with(directory: &Path, more: &[&str]) -> Self {
-        let (portal, admin) = (free_address(), free_address());
+    /// The same with another address of the administration.
+    pub(crate) fn start_at(directory: &Path, admin: &str) -> Self {
+        Self::start_with(directory, admin.parse().unwrap())
+    }
+
+    fn start_with(directory: &Path, admin: SocketAddr) -> Self {
+        let portal = free_address();
         let mut command = Command::new(env!("CARGO_BIN_EXE_lunaport"));
         command
             .current_dir(directory)
@@ -42,7 +47,6 @@ impl Server {
             .args(["serve", "--cores", "1", "--state-dir"])
             .arg(directory)
             .args(["--portal", &portal.to_string(), "--admin", &admin.to_string()])
-            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
