@@ -12,7 +12,7 @@ use target_core::iscsi::Node;
 use crate::error::StartError;
 use crate::export::describe;
 use crate::plan::{Common, PlannedUnit};
-use crate::portal::{self, PortalSpec};
+use crate::portal;
 use crate::portals::Acceptor;
 use crate::serve::{Saved, entropy};
 
@@ -49,7 +49,7 @@ impl Opened {
     ) -> Result<Arc<Control>, StartError> {
         let defaults = Defaults {
             base: self.state.directory().to_owned(),
-            portals: common.portals.iter().map(PortalSpec::to_portal).collect(),
+            portals: common.portals.iter().map(|portal| portal.to_portal()).collect(),
             groups: portal::groups(&common.portals)?.into_iter().collect(),
             management_url: common.management_url.clone(),
             advertised: common.advertised.clone(),

@@ -22,7 +22,7 @@ pub(crate) struct PortalSpec {
 
 impl PortalSpec {
     /// As discovery shows it.
-    pub(crate) fn to_portal(&self) -> Portal {
+    pub(crate) const fn to_portal(self) -> Portal {
         Portal {
             address: self.address,
             tpgt: self.group,

@@ -126,7 +126,7 @@ pub(crate) enum InitiatorCommand {
     Failures,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum SessionCommand {
     /// List sessions.
     List,
