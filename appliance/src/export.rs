@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use backstores::{CacheMode, StoreOptions, StoreSource};
 use iscsi_proto::Lun;
-use target_core::scsi::{SoftThreshold, UnitConfig};
+use target_core::scsi::{DeviceType, SoftThreshold, UnitConfig};
 
 use crate::error::StartError;
 use crate::size::parse_size;
@@ -12,8 +12,11 @@ use crate::size::parse_size;
 /// One disk to serve: where its bytes are, how they are kept, and what it looks like to initiators.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Export {
+    pub(crate) device_type: DeviceType,
     pub(crate) source: StoreSource,
     pub(crate) options: StoreOptions,
+    /// The file with the key that everything on the store is encrypted with.
+    pub(crate) encrypt: Option<PathBuf>,
     /// Offer thin provisioning where the store can give space back.
     pub(crate) thin: bool,
     pub(crate) removable: bool,
@@ -47,9 +50,9 @@ impl InquiryStrings {
 }
 
 /// The syntax in one line, for messages and help.
-pub(crate) const SYNTAX: &str = "memory:SIZE, file:PATH, block:/dev/X or null:SIZE, then options after commas: \
-     size=10G, ro, block-size=512|4096, physical-block-size=N, cache=writeback|writethrough, direct, serial=TEXT, \
-      vendor=TEXT, product=TEXT, revision=TEXT, thin=off, soft-threshold=PERCENT%|SIZE, removable, lun=N";
+pub(crate) const SYNTAX: &str = "memory:SIZE, file:PATH, block:/dev/X, null:SIZE or cdrom:ISOFILE, then options after commas: \
+     size=10G, ro, block-size=512|4096, physical-block-size=N, cache=writeback|writethrough, direct, encrypt=KEYFILE, pi=1, \
+     serial=TEXT, vendor=TEXT, product=TEXT, revision=TEXT, thin=off, soft-threshold=PERCENT%|SIZE, removable, lun=N";
 
 impl Export {
     /// Reads a specification. The message of an error names the part that is wrong and what would be right.
@@ -59,8 +62,11 @@ impl Export {
 }
 
 /// How a store is called in messages.
-pub(crate) fn describe(source: &StoreSource) -> String {
+pub(crate) fn describe(device_type: DeviceType, source: &StoreSource) -> String {
     match source {
+        StoreSource::File { path, .. } if device_type == DeviceType::Cdrom => {
+            format!("CD-ROM image {}", path.display())
+        }
         StoreSource::Memory { .. } => "memory".into(),
         StoreSource::File { path, .. } => format!("file {}", path.display()),
         StoreSource::Block { path } => format!("block device {}", path.display()),
@@ -76,11 +82,22 @@ fn parse(spec: &str) -> Result<Export, String> {
         Some((what, options)) => (what, options.split(',').collect()),
         None => (rest, Vec::new()),
     };
+    let is_cdrom = kind == "cdrom";
     let mut export = Export {
+        device_type: if is_cdrom {
+            DeviceType::Cdrom
+        } else {
+            DeviceType::Disk
+        },
         source: source(kind, what)?,
-        options: StoreOptions::default(),
+        options: StoreOptions {
+            read_only: is_cdrom,
+            block_size: is_cdrom.then_some(CDROM_BLOCK),
+            ..StoreOptions::default()
+        },
+        encrypt: None,
         thin: true,
-        removable: false,
+        removable: is_cdrom,
         serial: None,
         strings: InquiryStrings::default(),
         soft_threshold: None,
@@ -114,7 +131,7 @@ fn source(kind: &str, what: &str) -> Result<StoreSource, String> {
     match kind {
         "memory" => Ok(StoreSource::Memory { size: size()? }),
         "null" => Ok(StoreSource::Null { size: size()? }),
-        "file" => Ok(StoreSource::File {
+        "cdrom" | "file" => Ok(StoreSource::File {
             path: path()?,
             size: None,
         }),
@@ -130,6 +147,11 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
             .parse::<u32>()
             .map_err(|_| format!("{key}={value}: {wanted}"))
     };
+    if export.device_type == DeviceType::Cdrom && OF_DISKS.contains(&key) {
+        return Err(format!(
+            "{key} is for disks; a CD-ROM is removable, read-only and has blocks of 2048 bytes"
+        ));
+    }
     match (key, value) {
         ("size", Some(text)) => {
             let bytes = parse_size(text).filter(|bytes| *bytes > 0);
@@ -161,6 +183,10 @@ fn set(export: &mut Export, key: &str, value: Option<&str>) -> Result<(), String
         ("cache", Some("writeback")) => export.options.cache = CacheMode::WriteBack,
         ("cache", Some("writethrough")) => export.options.cache = CacheMode::WriteThrough,
         ("cache", _) => return Err("cache is writeback or writethrough".into()),
+        ("pi", Some("1")) => export.options.protection = true,
+        ("pi", Some("0")) => export.options.protection = false,
+        ("encrypt", Some("")) => return Err("encrypt= needs the path of a key file".into()),
+        ("encrypt", Some(path)) => export.encrypt = Some(path.into()),
         ("serial", Some(text)) => {
             if text.is_empty() || text.len() > 36 || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
                 return Err(format!(
@@ -224,6 +250,24 @@ fn check_threshold(export: &Export) -> Result<(), String> {
     }
 }
 
+/// Options that make no sense for a disc, or say of it what is so.
+const OF_DISKS: [&str; 11] = [
+    "block-size",
+    "cache",
+    "direct",
+    "encrypt",
+    "physical-block-size",
+    "pi",
+    "removable",
+    "ro",
+    "size",
+    "soft-threshold",
+    "thin",
+];
+
+/// Blocks of CDs and DVDs.
+const CDROM_BLOCK: u32 = 2048;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,7 +275,8 @@ mod tests {
     #[test]
     fn every_option_is_understood() {
         let spec = "file:/srv/a.img,size=10G,ro,block-size=4096,physical-block-size=8192,cache=writethrough,direct,\
-                    serial=A1,vendor=ACME,product=Fast disk,revision=7.1,removable,soft-threshold=80%,lun=7";
+                    encrypt=/srv/key,pi=1,serial=A1,vendor=ACME,product=Fast disk,revision=7.1,removable,soft-threshold=80%,\
+                    lun=7";
         let export = Export::parse(spec).unwrap();
         assert_eq!(
             export.source,
@@ -248,10 +293,12 @@ mod tests {
                 physical_block_size: Some(8192),
                 cache: CacheMode::WriteThrough,
                 direct: true,
+                protection: true,
             }
         );
         assert_eq!((export.thin, export.removable, export.lun), (true, true, Some(7)));
         assert_eq!(export.serial.as_deref(), Some("A1"));
+        assert_eq!(export.encrypt, Some("/srv/key".into()));
         assert_eq!(export.strings.vendor.as_deref(), Some("ACME"));
         assert_eq!(export.strings.product.as_deref(), Some("Fast disk"));
         assert_eq!(export.strings.revision.as_deref(), Some("7.1"));
@@ -262,6 +309,25 @@ mod tests {
     }
 
     #[test]
+    fn an_iso_file_is_a_removable_read_only_disc() {
+        let export = Export::parse("cdrom:/srv/a.iso,lun=3").unwrap();
+        let source = StoreSource::File {
+            path: "/srv/a.iso".into(),
+            size: None,
+        };
+        assert_eq!((export.device_type, &export.source), (DeviceType::Cdrom, &source));
+        assert_eq!(
+            (
+                export.removable,
+                export.options.read_only,
+                export.options.block_size
+            ),
+            (true, true, Some(2048))
+        );
+        assert_eq!(describe(export.device_type, &source), "CD-ROM image /srv/a.iso");
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (spec, part) in [
             ("disk.img", "not of the form"),
@@ -269,6 +335,9 @@ mod tests {
             ("memory:lots", "\"lots\" is no size"),
             ("memory:0", "\"0\" is no size"),
             ("file:", "the path is missing"),
+            ("cdrom:", "the path is missing"),
+            ("cdrom:a.iso,size=1M", "size is for disks"),
+            ("cdrom:a.iso,ro", "ro is for disks"),
             ("memory:1M,size=2M", "size= is for file: only"),
             ("memory:1M,direct", "direct is for file: and block: only"),
             ("memory:1M,block-size=520", "block-size=520: it is 512 or 4096"),
@@ -277,6 +346,8 @@ mod tests {
             ("memory:1M,lun=16384", "a number from 0 to 16383"),
             ("memory:1M,lun=x", "lun=x: a number"),
             ("memory:1M,serial=", "serial="),
+            ("memory:1M,pi=2", "\"pi=2\" is no option"),
+            ("memory:1M,encrypt=", "the path of a key file"),
             ("memory:1M,vendor=ninechars", "1 to 8 printable"),
             ("memory:1M,revision=", "1 to 4 printable"),
             ("memory:1M,soft-threshold=0%", "1% to 100%"),

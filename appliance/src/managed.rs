@@ -92,11 +92,12 @@ pub(crate) fn units(control: &Control) -> Vec<PlannedUnit> {
         ) else {
             continue;
         };
+        let device_type = live.config().device_type;
         if seen.insert(key.to_owned()) {
             units.push(PlannedUnit {
                 target: map.target.0.clone(),
                 lun: map.lun,
-                what: describe(&store.source(base)),
+                what: describe(device_type, &store.source(base)),
                 store: Arc::clone(open),
                 unit: Arc::clone(live),
             });

@@ -2,14 +2,14 @@
 //! whole, before anything is served; a file that was created on the way is removed again.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use backstores::{BlockStore, StoreSource};
 use iscsi_proto::{IscsiName, Lun, Tpgt};
 use management::identity::{IdentityMint, InstallationId, UnitIdentity};
 use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal, Target};
-use target_core::scsi::{LogicalUnit, NonVolatileMemory, TargetDevice, UnitConfig};
+use target_core::scsi::{DeviceType, LogicalUnit, NonVolatileMemory, TargetDevice, UnitConfig};
 
 use crate::error::StartError;
 use crate::export::{Export, describe};
@@ -57,7 +57,7 @@ pub(crate) fn from_exports(
     let mut opened = Opened::default();
     let stores = exports
         .iter()
-        .map(|export| opened.open(&export.source, export.options))
+        .map(|export| opened.open(&export.source, export.options, export.encrypt.as_deref()))
         .collect::<Result<Vec<_>, _>>()?;
     let (installation, memory) = installation()?;
     let mut mint = IdentityMint::new(installation, name.as_str());
@@ -72,16 +72,19 @@ pub(crate) fn from_exports(
         };
         let config = UnitConfig {
             soft_threshold: export.soft_threshold,
-            ..export
-                .strings
-                .apply(unit_config(identity, export.thin, export.removable))
+            ..export.strings.apply(unit_config(
+                identity,
+                export.device_type,
+                export.thin,
+                export.removable,
+            ))
         };
         let unit = unit(config, &store, &memory)?;
         assert!(device.map(lun, Arc::clone(&unit)), "numbers are distinct");
         units.push(PlannedUnit {
             target: name.clone(),
             lun,
-            what: describe(&export.source),
+            what: describe(export.device_type, &export.source),
             store,
             unit,
         });
@@ -118,13 +121,20 @@ impl Opened {
         &mut self,
         source: &StoreSource,
         options: backstores::StoreOptions,
+        encrypt: Option<&Path>,
     ) -> Result<Arc<dyn BlockStore>, StartError> {
         let new_file = match source {
             StoreSource::File { path, .. } if !path.exists() => Some(path.clone()),
             _ => None,
         };
-        let store = backstores::open(source, options)?;
-        self.created.extend(new_file);
+        let new_tags = source
+            .beside()
+            .filter(|path| options.protection && !path.exists());
+        let store = match encrypt {
+            None => backstores::open(source, options)?,
+            Some(key_file) => backstores::open_encrypted(source, options, key_file)?,
+        };
+        self.created.extend(new_file.into_iter().chain(new_tags));
         Ok(store)
     }
 
@@ -219,12 +229,17 @@ fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) ->
     }
 }
 
-fn unit_config(identity: UnitIdentity, thin: bool, removable: bool) -> UnitConfig {
+fn unit_config(identity: UnitIdentity, device_type: DeviceType, thin: bool, removable: bool) -> UnitConfig {
+    let product = match device_type {
+        DeviceType::Cdrom => "Virtual CD-ROM",
+        DeviceType::Disk => "Virtual disk",
+    };
     UnitConfig {
+        device_type,
         naa: identity.naa.to_vec(),
         serial: identity.serial,
         vendor: "LUNAPORT".into(),
-        product: "Virtual disk".into(),
+        product: product.into(),
         revision: REVISION.into(),
         thin,
         removable,

@@ -270,6 +270,28 @@ fn a_file_that_is_served_is_refused_to_a_second_process_by_name() {
 }
 
 #[test]
+fn an_iso_file_is_served_as_a_disc_if_it_can_be_one() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.iso"), vec![1; 40 * 2048]).unwrap();
+    fs::write(directory.path().join("odd.iso"), vec![1; 2048 + 512]).unwrap();
+    let server = Server::start(
+        directory.path(),
+        &["--portal", &free_portal(), "--export", "cdrom:a.iso"],
+    );
+    let line = server.says("LUN 0: CD-ROM image a.iso");
+    assert!(
+        line.contains("2048-byte blocks") && line.contains("read-only"),
+        "{line}"
+    );
+    let odd = ["serve", "--portal", &free_portal(), "--export", "cdrom:odd.iso"];
+    let line = refused(directory.path(), &odd);
+    assert!(
+        line.contains("no multiple of the block size 2048; make it 4096 bytes"),
+        "{line}"
+    );
+}
+
+#[test]
 fn it_stops_cleanly_on_either_signal_and_answers_health_until_then() {
     for signal in [Signal::TERM, Signal::INT] {
         let directory = tempfile::tempdir().unwrap();

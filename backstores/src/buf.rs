@@ -23,6 +23,8 @@ pub struct IoBuf {
     len: usize,
     capacity: usize,
     home: Home,
+    /// A buffer that goes wherever this one goes.
+    cargo: Option<Box<Self>>,
 }
 
 /// Where the memory returns to.
@@ -52,6 +54,7 @@ impl IoBuf {
             len,
             capacity: layout.size(),
             home: Home::Heap,
+            cargo: None,
         }
     }
 
@@ -67,6 +70,7 @@ impl IoBuf {
             len,
             capacity: class.bytes(),
             home: Home::Pool(pool, class),
+            cargo: None,
         }
     }
 
@@ -81,6 +85,28 @@ impl IoBuf {
             self.capacity
         );
         self.len = len;
+    }
+
+    /// Another buffer of `len` bytes, of the same pool if that has one to spare, else from the heap: who holds a buffer
+    /// never waits for a second.
+    pub(crate) fn sibling(&self, len: usize) -> Self {
+        let pooled = match &self.home {
+            Home::Heap => None,
+            Home::Pool(pool, _) => pool.try_acquire(len),
+        };
+        pooled.unwrap_or_else(|| Self::from_heap(len))
+    }
+
+    /// Takes another buffer along. An operation that owns this one thereby owns both until it ends, whatever becomes of
+    /// the future that waits for it.
+    pub(crate) fn carrying(mut self, cargo: Self) -> Self {
+        self.cargo = Some(Box::new(cargo));
+        self
+    }
+
+    /// Gives back what it carries.
+    pub(crate) fn unload(&mut self) -> Option<Self> {
+        self.cargo.take().map(|cargo| *cargo)
     }
 
     /// Bytes that fit.

@@ -23,18 +23,22 @@ pub struct StoreError {
 /// What callers decide on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StoreErrorKind {
+    /// The guard of a block is not the CRC of its content.
+    Guard,
     /// The medium failed (EIO and anything unexpected).
     Medium,
     /// No space left below the store.
     NoSpace,
-    /// The store does not have this operation.
-    NotSupported,
     /// The store cannot be reached (device gone, cluster away).
     Offline,
     /// The store is read-only.
     ReadOnly,
     /// The range is outside the store (it shrank).
     OutOfRange,
+    /// The store does not have this operation.
+    NotSupported,
+    /// The reference tag of a block is not its address.
+    ReferenceTag,
 }
 
 /// Operations of [`BlockStore`](crate::BlockStore).
@@ -53,6 +57,8 @@ pub enum StoreOp {
 impl std::fmt::Display for StoreErrorKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Self::Guard => "the content does not fit its guard",
+            Self::ReferenceTag => "the content belongs to another address",
             Self::Medium => "the medium failed",
             Self::NoSpace => "no space left",
             Self::NotSupported => "not supported",

@@ -18,11 +18,63 @@ use rustix::fs::{FallocateFlags, FlockOperation};
 use crate::disk_store::{DiskStore, Probe};
 use crate::engine::Disk;
 use crate::holder;
+use crate::protect::{self, ProtectedStore};
 use crate::spec::Blocks;
 use crate::{BlockStore, CacheMode, Geometry, IoBuf, OpenError, Space, StoreOptions};
 
-/// Opens or creates a file as a store.
+/// Opens or creates a file with its protection information. Nothing that was created is left when it fails.
+pub(crate) fn open_protected(
+    path: &Path,
+    size: Option<u64>,
+    options: StoreOptions,
+) -> Result<Arc<dyn BlockStore>, OpenError> {
+    let (is_new, tags_path) = (!path.exists(), protect::path_of(path));
+    let tags_are_new = !tags_path.exists();
+    let data = open_unguarded(path, size, options)?;
+    let geometry = data.geometry();
+    let tags =
+        protect::prepare(&tags_path, geometry.size, geometry.block_size, options.read_only).and_then(|len| {
+            // Tags are small and written in pieces: never past the page cache.
+            let options = StoreOptions {
+                read_only: options.read_only,
+                cache: options.cache,
+                ..StoreOptions::default()
+            };
+            open_unguarded(&tags_path, Some(len), options)
+        });
+    match tags {
+        Ok(tags) => Ok(Arc::new(ProtectedStore::with_threads(data, tags, tags_path))),
+        Err(error) => {
+            for (path, is_new) in [(path, is_new), (&tags_path, tags_are_new)] {
+                if is_new {
+                    // It may not even be there; the first error says more.
+                    let _ = std::fs::remove_file(path);
+                }
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Opens or creates a file as a store. One that has protection information is not written without it: the tags would not
+/// fit any more.
 pub(crate) fn open(
+    path: &Path,
+    size: Option<u64>,
+    options: StoreOptions,
+) -> Result<Arc<dyn BlockStore>, OpenError> {
+    let tags = protect::path_of(path);
+    if !options.read_only && tags.exists() {
+        return Err(OpenError {
+            path: path.into(),
+            problem: format!("has protection information in {}", tags.display()),
+            fix: "add pi=1, or remove that file".into(),
+        });
+    }
+    open_unguarded(path, size, options)
+}
+
+fn open_unguarded(
     path: &Path,
     size: Option<u64>,
     options: StoreOptions,
@@ -267,14 +319,14 @@ pub(crate) fn block_on_io(file: &File) -> io::Result<()> {
 }
 
 /// Makes a new name durable, where directories can be synced at all.
-fn sync_directory(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     match File::open(path)?.sync_all() {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         result => result,
     }
 }
 
-fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::encrypt::ReadKey;
 use crate::memory::{MemoryStore, PAGE_SIZE};
 use crate::null::NullStore;
+use crate::protect::{self, HEADER_LEN, ProtectedStore, TAGS_LEN};
 use crate::{BlockStore, Geometry, OpenError, block, file};
 
 /// Where the bytes are.
@@ -34,12 +36,23 @@ pub enum StoreSource {
     },
 }
 
+impl StoreSource {
+    /// The file that holds the protection information of this one, if it is a file.
+    #[must_use]
+    pub fn beside(&self) -> Option<PathBuf> {
+        match self {
+            Self::File { path, .. } => Some(protect::path_of(path)),
+            Self::Block { .. } | Self::Memory { .. } | Self::Null { .. } => None,
+        }
+    }
+}
+
 /// How to open it. [`Default`] is 512-byte blocks, write-back.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct StoreOptions {
     /// Refuse writes.
     pub read_only: bool,
-    /// Logical block size, 512 or 4096; `None` takes the device's own, 512 elsewhere.
+    /// Logical block size, 512, 2048 (optical media) or 4096; `None` takes the device's own, 512 elsewhere.
     pub block_size: Option<u32>,
     /// Physical block size to report; `None` takes the device's or file system's.
     pub physical_block_size: Option<u32>,
@@ -47,6 +60,9 @@ pub struct StoreOptions {
     pub cache: CacheMode,
     /// Bypass the page cache (O_DIRECT).
     pub direct: bool,
+    /// Keep protection information with each block. Of a file it lies in a second one beside it,
+    /// [`StoreSource::beside`]. Memory and files only.
+    pub protection: bool,
 }
 
 /// When a write is acknowledged.
@@ -70,19 +86,65 @@ pub fn open(source: &StoreSource, options: StoreOptions) -> Result<Arc<dyn Block
     match source {
         StoreSource::Memory { size } => {
             let geometry = without_medium(Path::new("memory"), *size, options)?;
-            Ok(Arc::new(MemoryStore::new(Geometry {
-                unmap_granularity: PAGE_SIZE,
+            let memory = |size| -> Arc<dyn BlockStore> {
+                Arc::new(MemoryStore::new(Geometry {
+                    size,
+                    unmap_granularity: PAGE_SIZE,
+                    ..geometry
+                }))
+            };
+            if !options.protection {
+                return Ok(memory(geometry.size));
+            }
+            let blocks = geometry.size / u64::from(geometry.block_size);
+            let tags = Arc::new(MemoryStore::new(Geometry {
+                size: HEADER_LEN + blocks * TAGS_LEN as u64,
+                read_only: false,
                 ..geometry
-            })))
+            }));
+            Ok(Arc::new(ProtectedStore::at_once(memory(geometry.size), tags)))
         }
+        StoreSource::File { path, size } if options.protection => file::open_protected(path, *size, options),
         StoreSource::File { path, size } => file::open(path, *size, options),
+        StoreSource::Block { path } if options.protection => Err(unprotected(path)),
         StoreSource::Block { path } => block::open(path, options),
+        StoreSource::Null { .. } if options.protection => Err(unprotected(Path::new("null"))),
         StoreSource::Null { size } => Ok(Arc::new(NullStore::new(without_medium(
             Path::new("null"),
             *size,
             options,
         )?))),
     }
+}
+
+fn unprotected(path: &Path) -> OpenError {
+    OpenError {
+        path: path.into(),
+        problem: "protection information is kept for memory and files only".into(),
+        fix: "leave out pi=1".into(),
+    }
+}
+
+/// Opens a store on which everything lies encrypted with AES-256-XTS. `key_file` holds 64 bytes, or 128 hexadecimal
+/// digits, and belongs to this disk alone. [`BlockStore::erase_key`] replaces it, where it may be written. Blocking, as
+/// [`open`]. A wrong key is not noticed.
+///
+/// # Errors
+/// As [`open`], and whatever is wrong with the key.
+pub fn open_encrypted(
+    source: &StoreSource,
+    options: StoreOptions,
+    key_file: &Path,
+) -> Result<Arc<dyn BlockStore>, OpenError> {
+    if options.protection {
+        return Err(OpenError {
+            path: key_file.into(),
+            problem: "protection information of an encrypted disk would tell of its content".into(),
+            fix: "leave out pi=1 or encrypt=".into(),
+        });
+    }
+    let key = ReadKey::from_file(key_file, options.read_only)?;
+    Ok(Arc::new(key.over(open(source, options)?)))
 }
 
 /// Geometry of the stores that lose everything: whatever was acknowledged can be lost by a power cut.
@@ -126,7 +188,7 @@ impl Blocks {
             })
         };
         let physical = options.physical_block_size.unwrap_or(block_size);
-        if !matches!(block_size, 512 | 4096) {
+        if !matches!(block_size, 512 | 2048 | 4096) {
             return refuse(
                 format!("block size {block_size} is not offered"),
                 "use block-size=512 or 4096".into(),

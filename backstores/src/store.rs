@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 
-use crate::{CopySource, IoBuf, StoreError, StoreErrorKind, StoreOp};
+use crate::{CopySource, IoBuf, StoreError, StoreErrorKind, StoreOp, TagChecks};
 
 /// A run of blocks. Offsets are bytes, multiples of the logical block size, and inside the store: the caller has
 /// checked them against [`Geometry`]. A buffer handed in is owned by the operation until it completes; an operation
@@ -30,6 +30,32 @@ pub trait BlockStore: fmt::Debug + Send + Sync {
 
     /// Makes a range read as zeroes, keeping its space allocated where the store can tell the difference.
     async fn write_zeroes(&self, range: Range<u64>, durability: Durability) -> Result<(), StoreError>;
+
+    /// Fills `buf` from offset `at`, and `tags` with the protection information of its blocks, eight bytes each, after
+    /// comparing both as `checks` says ([`StoreErrorKind::Guard`], [`StoreErrorKind::ReferenceTag`]). A block that was
+    /// never written has tags of FFh, and nothing is compared with those. Only where [`Abilities::protection`] says so.
+    async fn read_protected(
+        &self,
+        at: u64,
+        _buf: IoBuf,
+        _tags: IoBuf,
+        _checks: TagChecks,
+    ) -> Result<(IoBuf, IoBuf), StoreError> {
+        Err(not_supported(StoreOp::Read, at))
+    }
+
+    /// Writes all of `buf` at offset `at` with the protection information in `tags`, unless they do not fit as `checks`
+    /// says: then nothing is written. Only where [`Abilities::protection`] says so.
+    async fn write_protected(
+        &self,
+        at: u64,
+        _buf: IoBuf,
+        _tags: IoBuf,
+        _checks: TagChecks,
+        _durability: Durability,
+    ) -> Result<(IoBuf, IoBuf), StoreError> {
+        Err(not_supported(StoreOp::Write, at))
+    }
 
     /// Asks the medium how large it is by now. What it grew by can be used at once, and [`geometry`](Self::geometry)
     /// tells the new size. A medium that shrank changes no size, but what lies beyond its end is
@@ -78,12 +104,16 @@ pub trait BlockStore: fmt::Debug + Send + Sync {
     /// Makes everything unreadable by replacing the key that the contents are encrypted with; what is read afterwards is
     /// not told. Only where [`Abilities::key_erase`] says so, else [`StoreErrorKind::NotSupported`].
     async fn erase_key(&self) -> Result<(), StoreError> {
-        Err(StoreError {
-            kind: StoreErrorKind::NotSupported,
-            op: StoreOp::EraseKey,
-            at: 0,
-            source: None,
-        })
+        Err(not_supported(StoreOp::EraseKey, 0))
+    }
+}
+
+fn not_supported(op: StoreOp, at: u64) -> StoreError {
+    StoreError {
+        kind: StoreErrorKind::NotSupported,
+        op,
+        at,
+        source: None,
     }
 }
 
@@ -121,6 +151,9 @@ pub struct Abilities {
     pub atomic_len: u32,
     /// [`BlockStore::erase_key`] works.
     pub key_erase: bool,
+    /// Blocks have protection information: [`BlockStore::read_protected`] and [`BlockStore::write_protected`] work, a
+    /// plain write generates it and a plain read compares it.
+    pub protection: bool,
     /// What is written is gone when the process is.
     pub transient: bool,
 }
@@ -149,7 +182,7 @@ pub enum Durability {
 pub struct Geometry {
     /// Size in bytes, a multiple of `block_size`.
     pub size: u64,
-    /// Logical block size in bytes: 512 or 4096.
+    /// Logical block size in bytes: 512, 2048 or 4096.
     pub block_size: u32,
     /// Physical block size in bytes, a power-of-two multiple of `block_size`.
     pub physical_block_size: u32,

@@ -9,7 +9,7 @@ mod common;
 use std::ops::Range;
 
 use backstores::{BlockStore, Durability};
-use common::{ENGINES, SIZE, filled, on_data_thread, read, sources};
+use common::{ENGINES, filled, on_data_thread, read, sources};
 use proptest::prelude::*;
 
 /// Blocks of 4 KiB that the operations play in: three memory pages and a bit.
@@ -46,7 +46,7 @@ proptest! {
     fn every_store_behaves_like_an_array_of_bytes(ops in prop::collection::vec(op(), 1..40)) {
         for engine in ENGINES {
             for (name, source, options) in sources() {
-                let store = backstores::open(source.of(SIZE), options).unwrap();
+                let store = source.open(options).unwrap();
                 on_data_thread(engine, compare(&*store, &ops, name));
             }
         }

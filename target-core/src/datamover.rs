@@ -1,14 +1,17 @@
 //! The seam between iSCSI and what carries it: the Datamover of RFC 5047 as a trait.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use backstores::IoBuf;
+use backstores::{BufPool, IoBuf};
 use bytes::Bytes;
-use iscsi_proto::pdu::{Request, Residual, Response, ScsiCommand};
+use iscsi_proto::pdu::{Request, Residual, Response, ScsiCommand, Snack};
 use iscsi_proto::{Ahs, Itt, Lun, Sn};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::data_out::OutRemains;
 use crate::iscsi::SessionParams;
+use crate::replay::SentTask;
 use crate::scsi::Sense;
 
 /// Moves iSCSI PDUs and SCSI data for one connection.
@@ -16,7 +19,11 @@ use crate::scsi::Sense;
 /// Calls only queue work. Work reaches the wire in the order it was submitted: a response submitted after a
 /// `put_data` is never seen before that data. Everything the peer or the hardware does comes back from
 /// [`poll_notify`](Self::poll_notify), which also drives sending. State lives inside, so a dropped poll loses nothing.
-pub trait DataMover: Send {
+pub trait DataMover: Send + 'static {
+    /// The connection has joined a session that another thread serves, and is polled there from now on, with that
+    /// thread's buffers: whatever is tied to the old thread is tied to the new one.
+    fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed>;
+
     /// Negotiation is over; `params` rule from the next PDU on, in both directions. What was queued before goes out
     /// under the old rules. (Notice_Key_Values and Enable_Datamover)
     fn enable(&mut self, params: &SessionParams);
@@ -38,6 +45,43 @@ pub trait DataMover: Send {
     /// A command has ended and its response was submitted: forget what was kept for it.
     fn end_task(&mut self, itt: Itt);
 
+    /// Does a SNACK for Data-In or R2Ts (§11.16): sends again, or takes note of an acknowledgement. Transports that lose
+    /// nothing and never will be asked need not have it, nor the next two.
+    fn snack(&mut self, snack: &Snack, numbering: Numbering) -> Result<(), Unsent> {
+        let _ = (snack, numbering);
+        Err(Unsent::Unknown)
+    }
+
+    /// Nothing that was sent for a task can be asked for again any more.
+    fn forget_task(&mut self, itt: Itt) {
+        let _ = itt;
+    }
+
+    /// A task waits for Data-Out, and perhaps in vain: what may have been lost is asked for again.
+    fn look_after(&mut self, itt: Itt) {
+        let _ = itt;
+    }
+
+    /// The connection is gone, and the task is not: gives what is kept for it. Called before the mover is dropped, at
+    /// ErrorRecoveryLevel 2.
+    fn surrender(&mut self, itt: Itt) -> TaskRemains {
+        let _ = itt;
+        TaskRemains::default()
+    }
+
+    /// Goes on with a task of another connection: sends what the initiator misses of its Data-In, from this DataSN on (0:
+    /// all that was not acknowledged), and asks for what it has not sent of its Data-Out.
+    fn adopt(
+        &mut self,
+        itt: Itt,
+        remains: TaskRemains,
+        next_data_sn: u32,
+        numbering: Numbering,
+    ) -> Result<(), Unsent> {
+        let _ = (itt, remains, next_data_sn, numbering);
+        Err(Unsent::Unknown)
+    }
+
     /// Sends what is queued, then disconnects. The caller bounds it in time. (Connection_Terminate)
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
@@ -50,6 +94,24 @@ pub trait DataMover: Send {
     /// Bytes the peer has taken since the connection began: while some are queued and this stands still, the peer takes
     /// nothing.
     fn sent_bytes(&self) -> u64;
+}
+
+/// What a mover kept for a task whose connection is gone.
+#[derive(Debug, Default)]
+pub struct TaskRemains {
+    /// Data-In that were sent.
+    pub sent: Option<SentTask>,
+    /// Data-Out that came, and that was waited for.
+    pub out: OutRemains,
+}
+
+/// Why something was not sent again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unsent {
+    /// It was never sent, or has been acknowledged (§11.16: a protocol error).
+    Unknown,
+    /// It was sent, and is not kept any more: there was too much of it.
+    NotKept,
 }
 
 /// What the peer or the hardware did.

@@ -4,9 +4,11 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod data_out;
 pub mod datamover;
 pub mod iscsi;
 pub mod nexus;
+pub mod replay;
 pub mod scsi;
 pub mod serve;
 pub mod transfer;

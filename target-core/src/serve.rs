@@ -1,5 +1,5 @@
-//! The one loop: joins a data mover, a connection and the connection's commands. Both transports and the simulation
-//! run through it.
+//! The one loop: joins data movers, the session that they carry and the session's commands. All transports and the
+//! simulation run through it.
 //!
 //! What a connection can cost in memory, at most: for each command of the window (128) the immediate data that it really
 //! sent, in a buffer of at most twice their length (256 KiB); 4 MiB of Data-In that the initiator has not taken; 8 MiB of
@@ -9,6 +9,7 @@
 //! is from the heap when the pool is dry, so that no command waits for memory while it holds some. Commands that were
 //! aborted while their store works count on: as many as the window again, then new ones get BUSY.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -18,22 +19,30 @@ use backstores::BufPool;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 use crate::control::Target;
-use crate::datamover::DataMover;
+use crate::datamover::{DataMover, TaskRemains};
 use crate::iscsi::{
-    Action, Admitted, CloseReason, Connection, Event, LinkInfo, Membership, Node, Order, SessionType, Start,
+    Action, Admission, Admitted, CloseReason, Connection, Entrance, Event, Joining, LinkId, LinkInfo,
+    Membership, Node, Order, SessionPlace, SessionType, Start,
 };
 use crate::nexus::NexusId;
-use crate::scsi::ScsiTask;
+use crate::scsi::{ScsiTask, UnitAttention};
 use crate::transfer::{TaskEvent, Transfer, TransferSetup};
 
-/// Serves one accepted connection to its end, and its commands to theirs: a store operation under way is never
-/// dropped. The session itself has ended, and its nexus is free again, as soon as the connection closes.
+use commands::Commands;
+use wires::{Wire, Wires};
+
+mod commands;
+mod wires;
+
+/// Serves one accepted connection to its end: with it the session that it begins, all further connections of that, and
+/// their commands, which are seen to theirs (a store operation under way is never dropped). The session itself has
+/// ended, and its nexus is free again, as soon as its last connection closes. A connection that joins another session
+/// is handed over to that one's loop, on whichever thread it runs, and this one returns.
 pub async fn serve(
     mover: impl DataMover,
     link: LinkInfo,
@@ -41,28 +50,30 @@ pub async fn serve(
     pool: Arc<BufPool>,
 ) -> CloseReason {
     let (membership, orders) = node.join(link.clone());
-    let mut server = Server::new(mover, pool, membership);
+    let mut server = Server::new(mover, pool, Arc::clone(&node), membership);
     let connection = Connection::new(link, node, now());
     let reason = server.run(connection, orders).await;
     log_end(&reason);
-    if let Some(membership) = &server.membership {
-        membership.tell_end(&reason);
-    }
+    server.tell_end(&reason);
     server.close(&reason).await;
     reason
 }
 
-type Command = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// The last words of a connection.
+type Goodbye = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 struct Server<M> {
-    mover: M,
+    node: Arc<Node>,
+    wires: Wires<M>,
     pool: Arc<BufPool>,
     /// Taken when the session ends.
-    membership: Option<Membership>,
+    place: Option<SessionPlace>,
     session: Option<(Arc<NexusId>, Arc<Target>)>,
     commands: Commands,
-    budget: Arc<Semaphore>,
-    out_budget: Arc<Semaphore>,
+    /// What movers kept for tasks whose connection is gone, by tag: as many as there are such tasks.
+    remains: BTreeMap<u32, TaskRemains>,
+    /// Connections that left the session and say their last words.
+    goodbyes: FuturesUnordered<Goodbye>,
     /// Unbounded in type; a command has at most one `Get` outstanding, its `Put`s are limited by the budget, and the
     /// number of commands by the window.
     to_connection: mpsc::UnboundedSender<TaskEvent>,
@@ -70,16 +81,19 @@ struct Server<M> {
 }
 
 impl<M: DataMover> Server<M> {
-    fn new(mover: M, pool: Arc<BufPool>, membership: Membership) -> Self {
+    fn new(mover: M, pool: Arc<BufPool>, node: Arc<Node>, membership: Membership) -> Self {
         let (to_connection, from_commands) = mpsc::unbounded_channel();
+        let mut wires = Wires::new();
+        wires.add(mover, membership);
         Self {
-            commands: Commands::new(Arc::clone(membership.node())),
-            mover,
+            commands: Commands::new(Arc::clone(&node)),
+            node,
+            wires,
             pool,
-            membership: Some(membership),
+            place: None,
             session: None,
-            budget: Arc::new(Semaphore::new(DATA_IN_MAX)),
-            out_budget: Arc::new(Semaphore::new(DATA_OUT_MAX)),
+            remains: BTreeMap::new(),
+            goodbyes: FuturesUnordered::new(),
             to_connection,
             from_commands,
         }
@@ -93,30 +107,41 @@ impl<M: DataMover> Server<M> {
         // Read once a turn, after its wait: reading the clock was a twentieth of a small read.
         let mut time = Instant::now();
         let mut timer = pin!(sleep_until(time));
-        let mut stuck = StuckWatch::default();
         loop {
             while let Some(action) = connection.poll_action() {
-                if let Some(reason) = self.act(action, &mut connection) {
-                    return reason;
+                match action {
+                    Action::Close(reason) => return reason,
+                    Action::Admit(admission) => match self.admit(&admission) {
+                        Ok(result) => connection.handle(now(), Event::Admission(result)),
+                        Err(door) => return self.hand_over(connection, &door, &admission),
+                    },
+                    action => self.act(action, &mut connection),
                 }
             }
             // Looked at before every wait: a peer that floods would otherwise never meet a deadline.
-            if let Some(timeout) = stuck.look(&self.mover, time, self.response_timeout()) {
-                return CloseReason::ResponsesStuck(timeout);
+            let patience = self.response_timeout();
+            if let Some(link) = self.wires.find_stuck(time, patience) {
+                if self.session.is_none() {
+                    return CloseReason::ResponsesStuck(patience);
+                }
+                connection.handle(time.into_std(), Event::Stuck(link, patience));
+                continue;
             }
             let due = connection.poll_timeout();
             if due.is_some_and(|due| due <= time.into_std()) {
                 connection.handle(time.into_std(), Event::Timeout);
                 continue;
             }
-            set_timer(timer.as_mut(), time, due, stuck.due(self.response_timeout()));
-            let mover = &mut self.mover;
+            set_timer(timer.as_mut(), time, due, self.wires.look_for_stuck(patience));
+            let wires = &mut self.wires;
             // Commands first: their responses then share one write.
             let event = tokio::select! { biased;
                 Some(event) = self.from_commands.recv() => Some(Event::Task(event)),
                 Some(()) = self.commands.next() => None,
                 Ok(()) = orders.changed() => orders.borrow_and_update().map(Event::Order),
-                notify = poll_fn(|cx| mover.poll_notify(cx)) => Some(Event::Notify(notify)),
+                Some(joining) = next_arrival(self.place.as_mut()) => self.welcome(joining),
+                Some(()) = self.goodbyes.next() => None,
+                (link, notify) = poll_fn(|cx| wires.poll_notify(cx)) => Some(Event::Notify(link, notify)),
                 () = timer.as_mut() => None,
             };
             time = Instant::now();
@@ -126,51 +151,160 @@ impl<M: DataMover> Server<M> {
         }
     }
 
-    /// Does one thing; the reason when that was to close.
-    fn act(&mut self, action: Action, connection: &mut Connection) -> Option<CloseReason> {
+    /// Does one thing.
+    fn act(&mut self, action: Action, connection: &mut Connection) {
         match action {
-            Action::Enable(params) => self.mover.enable(&params),
-            Action::Send(pdu, data) => self.mover.send_control(pdu, data),
-            Action::Put(put) => self.mover.put_data(put),
-            Action::Get(get) => self.mover.get_data(get),
-            Action::Release(itt) => self.mover.release_task(itt),
-            Action::End(itt) => self.mover.end_task(itt),
+            Action::Enable(link, params) => self.with_mover(link, |mover| mover.enable(&params)),
+            Action::Send(link, pdu, data) => self.with_mover(link, |mover| mover.send_control(pdu, data)),
+            Action::Put(link, put) => self.with_mover(link, |mover| mover.put_data(put)),
+            Action::Get(link, get) => self.with_mover(link, |mover| mover.get_data(get)),
+            Action::Release(link, itt) => self.with_mover(link, |mover| mover.release_task(itt)),
+            Action::End(link, itt) => self.with_mover(link, |mover| mover.end_task(itt)),
+            Action::Forget(link, itt) => self.with_mover(link, |mover| mover.forget_task(itt)),
+            Action::LookAfter(link, itt) => self.with_mover(link, |mover| mover.look_after(itt)),
+            Action::Snack(link, snack, numbering) => {
+                if let Some(wire) = self.wires.get(link) {
+                    let result = wire.mover.snack(&snack, numbering);
+                    connection.handle(now(), Event::Snacked(link, snack, result));
+                }
+            }
+            Action::Surrender(link, itts) => {
+                if let Some(wire) = self.wires.get(link) {
+                    let remains = itts.into_iter().map(|itt| (itt.0, wire.mover.surrender(itt)));
+                    self.remains.extend(remains);
+                }
+            }
+            Action::Adopt {
+                link,
+                itt,
+                next_data_sn,
+                numbering,
+            } => {
+                let remains = self.remains.remove(&itt.0).unwrap_or_default();
+                if let Some(wire) = self.wires.get(link) {
+                    let result = wire.mover.adopt(itt, remains, next_data_sn, numbering);
+                    connection.handle(now(), Event::Adopted(link, itt, result));
+                }
+            }
+            Action::Discard(itt) => drop(self.remains.remove(&itt.0)),
             Action::Start(start) => self.start(start),
             Action::Manage { itt, function, lun } => {
-                let (nexus, target) = self
-                    .session
-                    .as_ref()
-                    .expect("only a normal session manages tasks");
+                let (nexus, target) = self.session();
                 let outcome = target.device.manage(nexus, function, lun);
                 connection.handle(now(), Event::Managed { itt, outcome });
             }
-            Action::Admit(admission) => {
-                let membership = self.membership.as_ref().expect("taken at the end alone");
-                let result = membership.admit(&admission);
-                if let Ok(Admitted { tsih, nexus }) = &result {
-                    let what = match (&nexus, admission.params.session_type) {
-                        (Some((nexus, _)), SessionType::Normal) => nexus.target.name.to_string(),
-                        _ => "discovery".into(),
-                    };
-                    let digests = (admission.params.header_digest, admission.params.data_digest);
-                    info!(initiator = %admission.initiator, tsih = tsih.0, ?digests, "logged in to {what}");
-                    debug!(params = ?admission.params, "agreed");
-                    self.session.clone_from(nexus);
+            Action::TellCleared(luns) => {
+                let (nexus, target) = self.session();
+                for lun in luns {
+                    let attention = UnitAttention::CommandsClearedByProtocol;
+                    target.device.raise_for(nexus, lun, attention);
                 }
-                connection.handle(now(), Event::Admission(result));
             }
             Action::DropSessions => {
-                if let (Some(membership), Some((_, target))) = (&self.membership, &self.session) {
-                    membership.node().order_target(&target.name, Order::TargetReset);
+                if let Some((_, target)) = &self.session {
+                    self.node.order_target(&target.name, Order::TargetReset);
                 }
             }
-            Action::Close(reason) => return Some(reason),
+            Action::Disconnect(link, reason) => {
+                if let Some(wire) = self.wires.remove(link) {
+                    if matches!(reason, CloseReason::LoginFailed(_)) {
+                        wire.membership.tell_end(&reason);
+                    }
+                    info!(link = link.0, "a connection of the session is closed: {reason}");
+                    self.goodbyes.push(say_goodbye(wire, &reason));
+                }
+            }
+            Action::Admit(_) | Action::Close(_) => unreachable!("done by the loop itself"),
         }
-        None
+    }
+
+    /// Tells whoever watches the node.
+    fn tell_end(&mut self, reason: &CloseReason) {
+        match &self.place {
+            Some(place) => place.tell_end(reason),
+            None => {
+                if let Some(wire) = self.wires.get(LinkId::LEADING) {
+                    wire.membership.tell_end(reason);
+                }
+            }
+        }
+    }
+
+    /// Does something with a connection's mover. What is meant for one that is gone comes too late.
+    fn with_mover(&mut self, link: LinkId, action: impl FnOnce(&mut M)) {
+        if let Some(wire) = self.wires.get(link) {
+            action(&mut wire.mover);
+        }
+    }
+
+    fn session(&self) -> &(Arc<NexusId>, Arc<Target>) {
+        let session = self.session.as_ref();
+        session.expect("only a normal session has commands and task management")
+    }
+
+    /// Asks the registry to let a session in; the error is the door to a session that is there.
+    fn admit(
+        &mut self,
+        admission: &Admission,
+    ) -> Result<Result<Admitted, crate::iscsi::Refusal>, mpsc::UnboundedSender<Joining>> {
+        let wire = self.wires.get(LinkId::LEADING);
+        let membership = &wire.expect("a login has its connection").membership;
+        let (admitted, place) = match membership.admit(admission) {
+            Ok(Entrance::Session(admitted, place)) => (admitted, place),
+            Ok(Entrance::Door(door)) => return Err(door),
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let what = match (&admitted.nexus, admission.params.session_type) {
+            (Some((nexus, _)), SessionType::Normal) => nexus.target.name.to_string(),
+            _ => "discovery".into(),
+        };
+        let digests = (admission.params.header_digest, admission.params.data_digest);
+        info!(initiator = %admission.initiator, tsih = admitted.tsih.0, ?digests, "logged in to {what}");
+        debug!(params = ?admission.params, "agreed");
+        self.session.clone_from(&admitted.nexus);
+        self.place = Some(place);
+        Ok(Ok(admitted))
+    }
+
+    /// Sends the connection through the door of the session that it joins.
+    fn hand_over(
+        &mut self,
+        connection: Connection,
+        door: &mpsc::UnboundedSender<Joining>,
+        admission: &Admission,
+    ) -> CloseReason {
+        let wire = self.wires.remove(LinkId::LEADING);
+        if let (Some(wire), Some(login)) = (wire, connection.into_joining()) {
+            wire.membership.belongs_to(admission.tsih);
+            // A session that ended just now takes the connection with it; the initiator logs in again.
+            let _ = door.send(Joining {
+                mover: Box::new(wire.mover),
+                membership: wire.membership,
+                login,
+            });
+        }
+        CloseReason::Joined(admission.tsih.0)
+    }
+
+    /// A connection comes through the door.
+    fn welcome(&mut self, joining: Joining) -> Option<Event> {
+        let Joining {
+            mover,
+            membership,
+            login,
+        } = joining;
+        // The registry lets in only connections of the session's transport, which has one mover.
+        let mut mover = *mover.downcast::<M>().ok()?;
+        if let Err(closed) = mover.move_to(&self.pool) {
+            info!("a connection that joins the session was lost: {closed}");
+            return None;
+        }
+        Some(Event::Join(self.wires.add(mover, membership), login))
     }
 
     fn start(&mut self, start: Start) {
         let Start {
+            link,
             task,
             pdu,
             ahs,
@@ -178,6 +312,7 @@ impl<M: DataMover> Server<M> {
             abort,
         } = start;
         let (nexus, target) = self.session.as_ref().expect("only a normal session has commands");
+        let wire = self.wires.get(link).expect("a command begins on its connection");
         let setup = TransferSetup {
             task,
             expected_in: if pdu.write {
@@ -188,8 +323,8 @@ impl<M: DataMover> Server<M> {
             expected_out: if pdu.write { pdu.expected_len } else { 0 },
             immediate,
             events: self.to_connection.clone(),
-            budget: Arc::clone(&self.budget),
-            out_budget: Arc::clone(&self.out_budget),
+            budget: Arc::clone(&wire.budget),
+            out_budget: Arc::clone(&wire.out_budget),
             pool: Arc::clone(&self.pool),
             abort,
         };
@@ -205,7 +340,7 @@ impl<M: DataMover> Server<M> {
         self.commands.push(Box::pin(command));
         // The session may have been taken over on another core a moment ago; what its old connection still had in hand
         // must not run under the new one.
-        if !self.membership.as_ref().is_some_and(Membership::is_alive) {
+        if !self.place.as_ref().is_some_and(SessionPlace::is_alive) {
             signal.fire();
         }
     }
@@ -216,109 +351,42 @@ impl<M: DataMover> Server<M> {
             .map_or(RESPONSE_TIMEOUT, |(_, target)| target.parameters.response_timeout)
     }
 
-    /// The session ends first (so that its nexus is free before the initiator can know), then the connection; beside
-    /// it the commands whose store operations still run are seen to their end.
+    /// The session ends first (so that its nexus is free before the initiator can know), then its connections; beside
+    /// them the commands whose store operations still run are seen to their end.
     async fn close(mut self, reason: &CloseReason) {
-        drop(self.membership.take());
+        drop(self.place.take());
         drop(self.from_commands);
-        let (mut mover, mut commands) = (self.mover, self.commands);
-        let has_last_words = !matches!(
-            reason,
-            CloseReason::Transport(_) | CloseReason::Ordered(Order::Reinstated)
-        );
-        let goodbye = async move {
-            if has_last_words {
-                // A peer that takes nothing does not keep us.
-                drop(timeout(CLOSE_PATIENCE, poll_fn(|cx| mover.poll_close(cx))).await);
-            }
-        };
-        tokio::join!(goodbye, commands.see_to_their_end());
+        for wire in self.wires.take_all() {
+            self.goodbyes.push(say_goodbye(wire, reason));
+        }
+        let (goodbyes, mut commands) = (self.goodbyes, self.commands);
+        tokio::join!(goodbyes.collect::<()>(), commands.see_to_their_end());
     }
 }
 
-/// A connection's commands. Dropped before they have ended (a bug ended their connection, or its task was cancelled),
-/// they go on in a task of their own: a store operation that nobody polls would leave its blocks fenced for ever.
-#[derive(Debug)]
-struct Commands {
-    running: FuturesUnordered<Command>,
-    node: Arc<Node>,
-    /// How many of them the node counts as abandoned.
-    abandoned: usize,
+/// Sends what is queued and disconnects. From this call on the connection is none any more.
+fn say_goodbye<M: DataMover>(wire: Wire<M>, reason: &CloseReason) -> Goodbye {
+    let mut mover = wire.mover;
+    drop(wire.membership);
+    let has_last_words = !matches!(
+        reason,
+        CloseReason::ConnectionReinstated
+            | CloseReason::Ordered(Order::Reinstated)
+            | CloseReason::Transport(_)
+    );
+    Box::pin(async move {
+        if has_last_words {
+            // A peer that takes nothing does not keep us.
+            drop(timeout(CLOSE_PATIENCE, poll_fn(|cx| mover.poll_close(cx))).await);
+        }
+    })
 }
 
-impl Commands {
-    fn new(node: Arc<Node>) -> Self {
-        Self {
-            running: FuturesUnordered::new(),
-            node,
-            abandoned: 0,
-        }
-    }
-
-    fn push(&mut self, command: Command) {
-        self.running.push(command);
-    }
-
-    /// Waits until one has ended; `None` at once when there is none.
-    async fn next(&mut self) -> Option<()> {
-        self.running.next().await
-    }
-
-    async fn see_to_their_end(&mut self) {
-        self.abandoned = self.running.len();
-        self.node.abandon(self.abandoned);
-        while self.running.next().await.is_some() {
-            self.abandoned -= 1;
-            self.node.abandoned_ended(1);
-        }
-    }
-}
-
-impl Drop for Commands {
-    fn drop(&mut self) {
-        self.node.abandoned_ended(std::mem::take(&mut self.abandoned));
-        if self.running.is_empty() {
-            return;
-        }
-        // Outside a runtime, which is then at its end, nothing can be polled any more.
-        if let Ok(runtime) = Handle::try_current() {
-            // Not as `Self`: a runtime that is ending drops what it is given, and this would begin anew without end.
-            let (mut running, node) = (std::mem::take(&mut self.running), Arc::clone(&self.node));
-            drop(runtime.spawn(async move {
-                node.abandon(running.len());
-                while running.next().await.is_some() {
-                    node.abandoned_ended(1);
-                }
-            }));
-        }
-    }
-}
-
-/// Notices a peer that takes nothing of what is queued for it.
-#[derive(Debug, Default)]
-struct StuckWatch {
-    since: Option<(Instant, u64)>,
-}
-
-impl StuckWatch {
-    /// The time-out, when it is over.
-    fn look(&mut self, mover: &impl DataMover, time: Instant, patience: Duration) -> Option<Duration> {
-        if mover.queued_bytes() == 0 {
-            self.since = None;
-            return None;
-        }
-        let sent = mover.sent_bytes();
-        match self.since {
-            Some((since, before)) if before == sent => (time - since >= patience).then_some(patience),
-            _ => {
-                self.since = Some((time, sent));
-                None
-            }
-        }
-    }
-
-    fn due(&self, patience: Duration) -> Option<Instant> {
-        self.since.map(|(since, _)| since + patience)
+/// The next connection that joins; never one before there is a session.
+async fn next_arrival(place: Option<&mut SessionPlace>) -> Option<Joining> {
+    match place {
+        Some(place) => place.arrival().await,
+        None => None,
     }
 }
 
@@ -351,9 +419,12 @@ fn join_cdb(cdb: &[u8; 16], extension: &Bytes) -> Bytes {
 
 fn log_end(reason: &CloseReason) {
     match reason {
-        CloseReason::LoggedOut | CloseReason::Ordered(_) | CloseReason::Transport(_) => {
-            info!("closed: {reason}");
-        }
+        CloseReason::ConnectionReinstated
+        | CloseReason::Joined(_)
+        | CloseReason::LoggedOut
+        | CloseReason::NotTakenUp { .. }
+        | CloseReason::Ordered(_)
+        | CloseReason::Transport(_) => info!("closed: {reason}"),
         CloseReason::LoginFailed(_)
         | CloseReason::LoginTimeout(_)
         | CloseReason::Misbehaved(_)
@@ -367,10 +438,6 @@ fn now() -> std::time::Instant {
     Instant::now().into_std()
 }
 
-/// Data-In a connection may have between store and socket, bytes: a slow reader cannot own the pool.
-const DATA_IN_MAX: usize = 4 << 20;
-/// Buffers a connection may keep waiting for Data-Out, bytes: a silent writer cannot own it either.
-const DATA_OUT_MAX: usize = 8 << 20;
 /// How long the last words may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -59,6 +59,16 @@ pub enum TaskEvent {
     },
 }
 
+impl TaskEvent {
+    /// Who says it.
+    #[must_use]
+    pub fn task(&self) -> TaskId {
+        match self {
+            Self::Done { task, .. } | Self::Get { task, .. } | Self::Put { task, .. } => *task,
+        }
+    }
+}
+
 /// What a connection gives a task when it starts.
 #[derive(Debug)]
 pub struct TransferSetup {

@@ -49,6 +49,16 @@ pub(crate) enum Place {
     Discard,
 }
 
+impl Place {
+    /// The buffer, if it is one.
+    pub(crate) fn into_buffer(self) -> Option<IoBuf> {
+        match self {
+            Self::Buffer { buf, .. } => Some(buf),
+            Self::Control(_) | Self::Discard => None,
+        }
+    }
+}
+
 /// What [`Framer::step`] found.
 #[derive(Debug)]
 pub(crate) enum Step {
@@ -144,6 +154,14 @@ impl Framer {
             place,
             have: 0,
         };
+    }
+
+    /// Takes back the place that a data segment was being read into. Nothing more is read then.
+    pub(crate) fn take_place(&mut self) -> Option<Place> {
+        match std::mem::replace(&mut self.state, State::Header) {
+            State::Payload { place, .. } => Some(place),
+            State::Header | State::Named(_) => None,
+        }
     }
 
     /// The next thing the bytes at hand amount to.

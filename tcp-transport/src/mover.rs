@@ -2,20 +2,25 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use backstores::{BufPool, CHUNK, IoBuf};
 use bytes::Bytes;
-use iscsi_proto::pdu::{Request, Response, ScsiCommand};
+use iscsi_proto::pdu::{Request, Response, ScsiCommand, Snack, SnackType};
 use iscsi_proto::{Ahs, BHS_LEN, Frame, Itt};
-use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
+use target_core::data_out::{self, DataOutBook, Effect, OutRules};
+use target_core::datamover::{
+    DataMover, GetData, Notify, Numbering, PutData, TaskRemains, TransportClosed, Unsent,
+};
 use target_core::iscsi::SessionParams;
+use target_core::replay::{Replay, ReplayRules, Segment};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::data_out::{DataOutBook, Effect, OutRules};
 use crate::framer::{Framer, FramingRules, Place, Step};
 use crate::send_queue::{SendQueue, SendRules};
 
@@ -30,6 +35,8 @@ pub struct TcpMover {
     data_out: DataOutBook,
     /// Data-In PDUs sent for tasks that needed more than one piece.
     data_in_sn: HashMap<u32, u32>,
+    /// Data-In that may be asked for again; none at level 0.
+    replay: Option<Replay>,
     arriving: Option<Arriving>,
     notices: VecDeque<Notify>,
     /// What the socket failed with, told after the notices before it.
@@ -68,6 +75,7 @@ impl TcpMover {
             sent: 0,
             data_out: DataOutBook::new(out_rules(&before)),
             data_in_sn: HashMap::new(),
+            replay: None,
             arriving: None,
             notices: VecDeque::new(),
             closed: None,
@@ -81,6 +89,15 @@ impl TcpMover {
                 Effect::Send(r2t) => self.queue.push_control(&Response::R2t(r2t), Bytes::new()),
                 Effect::Tell(notify) => self.notices.push_back(notify),
             }
+        }
+    }
+
+    /// Data-In that are kept as well; the share of the bytes in flight is given back when all of them are sent.
+    fn send_segments(&mut self, segments: Vec<Segment>, mut share: Option<OwnedSemaphorePermit>) {
+        let last = segments.len().saturating_sub(1);
+        for (place, Segment { header, data }) in segments.into_iter().enumerate() {
+            let share = if place == last { share.take() } else { None };
+            self.queue.push_kept(&Response::DataIn(header), data, share);
         }
     }
 
@@ -120,6 +137,10 @@ impl TcpMover {
                     .header(&bhs, &pdu, frame.data_len)
                     .map_err(|error| TransportClosed::Framing(error.to_string()))?;
                 self.notices.push_back(Notify::ExpStatSn(pdu.exp_stat_sn));
+                let place = match place {
+                    Some(data_out::Place { buf, at }) => Place::Buffer { buf, at },
+                    None => Place::Discard,
+                };
                 (Arriving::DataOut, place)
             }
             Ok((pdu, _)) => (Arriving::Control { bhs, pdu }, Place::Control(Vec::new())),
@@ -151,17 +172,14 @@ impl TcpMover {
     fn arrived(&mut self, place: Place, digest_ok: bool) {
         match self.arriving.take().expect("a payload follows its header") {
             Arriving::DataOut => {
-                self.data_out.landed(place, digest_ok);
+                self.data_out.landed(place.into_buffer(), digest_ok);
                 self.apply_effects();
             }
             Arriving::Command { bhs, .. } | Arriving::Control { bhs, .. } if !digest_ok => {
                 self.notices.push_back(Notify::DataDigestError { bhs });
             }
             Arriving::Command { pdu, ahs, .. } => {
-                let immediate = match place {
-                    Place::Buffer { buf, .. } => Some(buf),
-                    Place::Control(_) | Place::Discard => None,
-                };
+                let immediate = place.into_buffer();
                 self.data_out
                     .begin_command(&pdu, immediate.as_ref().map_or(0, |buf| buf.len()));
                 self.notices.push_back(Notify::Command { pdu, ahs, immediate });
@@ -231,21 +249,43 @@ impl TcpMover {
 }
 
 impl DataMover for TcpMover {
+    /// The socket is known to the old thread's reactor: a second descriptor of it is made known to this one's, and the
+    /// first closed.
+    fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed> {
+        let failed = |error: io::Error| TransportClosed::Io(error.to_string());
+        let socket = self.socket.as_fd().try_clone_to_owned().map_err(failed)?;
+        self.socket = TcpStream::from_std(socket.into()).map_err(failed)?;
+        self.pool = Arc::clone(pool);
+        Ok(())
+    }
+
     fn enable(&mut self, params: &SessionParams) {
         self.framer.set_rules(framing_rules(params));
         self.queue.set_rules(send_rules(params));
         self.data_out.set_rules(out_rules(params));
+        if params.error_recovery_level > 0 {
+            let rules = replay_rules(params);
+            let replay = self.replay.get_or_insert_with(|| Replay::new(rules));
+            replay.set_rules(rules);
+        }
     }
 
     fn send_control(&mut self, mut pdu: Response, data: Bytes) {
         if let Response::ScsiResponse(response) = &mut pdu {
             let data_ins = self.data_in_sn.get(&response.itt.0).copied().unwrap_or(0);
             response.exp_data_sn = data_ins + self.data_out.r2ts_sent(response.itt);
+            if let Some(replay) = &self.replay {
+                replay.complete(response, self.data_out.r2ts_sent(response.itt));
+            }
         }
         self.queue.push_control(&pdu, data);
     }
 
     fn put_data(&mut self, put: PutData) {
+        if let Some(replay) = &mut self.replay {
+            let segments = replay.send(&put);
+            return self.send_segments(segments, put.budget);
+        }
         let (itt, is_last) = (put.itt, put.last.is_some());
         let data_sn = if put.offset == 0 {
             0
@@ -264,14 +304,78 @@ impl DataMover for TcpMover {
     }
 
     fn release_task(&mut self, itt: Itt) {
+        self.forget_task(itt);
         self.data_in_sn.remove(&itt.0);
         self.data_out.release(itt);
         self.apply_effects();
     }
 
     fn end_task(&mut self, itt: Itt) {
+        if let Some(replay) = &mut self.replay {
+            replay.end(itt, self.data_out.r2ts_sent(itt));
+        }
         self.data_in_sn.remove(&itt.0);
         self.data_out.end(itt);
+    }
+
+    fn snack(&mut self, snack: &Snack, numbering: Numbering) -> Result<(), Unsent> {
+        let Some(replay) = &mut self.replay else {
+            return Err(Unsent::Unknown);
+        };
+        let again = match snack.kind {
+            SnackType::DataAck if replay.acknowledge(snack.ttt, snack.begin_run) => Vec::new(),
+            SnackType::DataAck | SnackType::Status => return Err(Unsent::Unknown),
+            SnackType::RData => replay.cut_anew(snack.itt, snack.ttt.0, numbering)?,
+            SnackType::DataOrR2t if replay.sent(snack.itt) > 0 => {
+                replay.again(snack.itt, snack.begin_run, snack.run_length, numbering)?
+            }
+            SnackType::DataOrR2t => {
+                let (begin, count) = (snack.begin_run, snack.run_length);
+                self.data_out.repeat_r2ts(snack.itt, begin, count, numbering)?;
+                Vec::new()
+            }
+        };
+        self.send_segments(again, None);
+        self.apply_effects();
+        Ok(())
+    }
+
+    fn forget_task(&mut self, itt: Itt) {
+        if let Some(replay) = &mut self.replay {
+            replay.forget(itt);
+        }
+    }
+
+    fn look_after(&mut self, itt: Itt) {
+        self.data_out.look_after(itt);
+        self.apply_effects();
+    }
+
+    fn surrender(&mut self, itt: Itt) -> TaskRemains {
+        if let Some(buf) = self.framer.take_place().and_then(Place::into_buffer) {
+            self.data_out.take_back(buf);
+        }
+        TaskRemains {
+            sent: self.replay.as_mut().map(|replay| replay.surrender(itt)),
+            out: self.data_out.surrender(itt),
+        }
+    }
+
+    fn adopt(
+        &mut self,
+        itt: Itt,
+        remains: TaskRemains,
+        next_data_sn: u32,
+        numbering: Numbering,
+    ) -> Result<(), Unsent> {
+        let (Some(replay), Some(sent)) = (&mut self.replay, remains.sent) else {
+            return Err(Unsent::Unknown);
+        };
+        let again = replay.adopt(itt, sent, next_data_sn, numbering)?;
+        self.data_out.adopt(itt, remains.out, numbering);
+        self.send_segments(again, None);
+        self.apply_effects();
+        Ok(())
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -347,6 +451,14 @@ fn out_rules(params: &SessionParams) -> OutRules {
         max_burst_len: bytes(params.max_burst_len),
         first_burst_len: bytes(params.first_burst_len),
         max_outstanding_r2t: usize::from(params.max_outstanding_r2t).max(1),
+        recovers: params.error_recovery_level > 0,
+    }
+}
+
+fn replay_rules(params: &SessionParams) -> ReplayRules {
+    ReplayRules {
+        max_data_len: bytes(params.max_send_data_segment_len),
+        max_burst_len: bytes(params.max_burst_len),
     }
 }
 

@@ -44,7 +44,11 @@ struct Entry {
 
 #[derive(Debug)]
 enum Body {
-    Bytes(Bytes),
+    /// Bytes that somebody else may keep as well, and, of Data-In, the share of the connection's bytes in flight.
+    Bytes(
+        Bytes,
+        #[expect(dead_code, reason = "held for its drop")] Option<OwnedSemaphorePermit>,
+    ),
     /// The buffer and its share of the connection's bytes in flight, both given back when the entry goes.
     Buffer(
         IoBuf,
@@ -88,8 +92,13 @@ impl SendQueue {
 
     /// Queues one PDU.
     pub(crate) fn push_control(&mut self, pdu: &Response, data: Bytes) {
+        self.push_kept(pdu, data, None);
+    }
+
+    /// Queues one PDU of Data-In that was cut already.
+    pub(crate) fn push_kept(&mut self, pdu: &Response, data: Bytes, share: Option<OwnedSemaphorePermit>) {
         let pdus = vec![Pdu::new(pdu, &data, 0..data.len(), self.rules)];
-        self.push(Body::Bytes(data), pdus);
+        self.push(Body::Bytes(data, share), pdus);
     }
 
     /// Queues Data-In PDUs for a buffer, numbered from `data_sn` on; returns how many.
@@ -193,7 +202,7 @@ impl SendQueue {
 impl Entry {
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let body: &[u8] = match &self.body {
-            Body::Bytes(bytes) => bytes,
+            Body::Bytes(bytes, _) => bytes,
             Body::Buffer(buf, _) => buf,
         };
         self.pdus

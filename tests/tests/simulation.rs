@@ -1,35 +1,55 @@
-//! The whole target in simulated worlds, one for a seed.
+//! The whole target in simulated worlds, one for a seed, at each ErrorRecoveryLevel.
 //!
-//! `LUNAPORT_SEED=n` runs one world and prints what happened in it; `LUNAPORT_SEEDS=n` runs so many.
+//! `LUNAPORT_SEED=n` runs one world, at the level of `LUNAPORT_LEVEL`, and prints what happened in it; `LUNAPORT_SEEDS=n`
+//! runs so many at each level.
 
 use tests::world;
 
 #[test]
 fn nothing_that_must_hold_is_violated_in_any_world() {
-    if let Some(seed) = number("LUNAPORT_SEED") {
-        let report = world::run(seed);
-        println!("{}", report.trace.join("\n"));
-        assert!(report.violations.is_empty(), "seed {seed}");
-        return;
-    }
-    let mut failing = Vec::new();
-    for seed in 0..number("LUNAPORT_SEEDS").unwrap_or(200) {
-        let report = world::run(seed);
-        if let Some(first) = report.violations.first() {
-            println!(
-                "seed {seed}: {first} (rerun: LUNAPORT_SEED={seed} cargo test -p tests --test simulation -- --nocapture)"
-            );
-            failing.push(seed);
-        }
-    }
-    assert!(failing.is_empty(), "seeds {failing:?}");
+    hold(0, 200);
+}
+
+#[test]
+fn nothing_is_violated_where_pdus_are_lost() {
+    hold(1, 40);
+}
+
+#[test]
+fn nothing_is_violated_where_connections_break_and_tasks_go_on() {
+    hold(2, 40);
 }
 
 #[test]
 fn a_seed_names_one_world() {
-    for seed in [3, 14, 15] {
-        assert_eq!(world::run(seed).trace, world::run(seed).trace);
+    for (seed, level) in [(3, 0), (14, 0), (15, 1), (16, 2)] {
+        let once = world::run(seed, level).trace;
+        assert_eq!(once, world::run(seed, level).trace);
     }
+}
+
+#[expect(clippy::print_stdout, reason = "what a failing run leaves behind")]
+fn hold(level: u8, seeds: u64) {
+    if let Some(seed) = number("LUNAPORT_SEED") {
+        if number("LUNAPORT_LEVEL").unwrap_or(0) == u64::from(level) {
+            let report = world::run(seed, level);
+            println!("{}", report.trace.join("\n"));
+            assert!(report.violations.is_empty(), "seed {seed}");
+        }
+        return;
+    }
+    let mut failing = Vec::new();
+    for seed in 0..number("LUNAPORT_SEEDS").unwrap_or(seeds) {
+        let report = world::run(seed, level);
+        if let Some(first) = report.violations.first() {
+            println!(
+                "seed {seed} at level {level}: {first} (rerun: LUNAPORT_SEED={seed} LUNAPORT_LEVEL={level} cargo test \
+                 -p tests --test simulation -- --nocapture)"
+            );
+            failing.push(seed);
+        }
+    }
+    assert!(failing.is_empty(), "seeds {failing:?} at level {level}");
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 pub use data_thread::{DataThread, Engine, EngineChoice, EngineKind, probe};
 pub(crate) use transfer::{Direction, Transfer};
-use workers::Workers;
+pub(crate) use workers::Workers;
 
 use crate::IoBuf;
 

@@ -21,14 +21,29 @@ pub(crate) const SIZE: u64 = 8 * 1024 * 1024;
 /// A place for a store, cleaned up with it.
 pub(crate) struct Source {
     pub(crate) source: StoreSource,
+    key: Option<PathBuf>,
     _dir: Option<TempDir>,
     _loop_device: Option<LoopDevice>,
 }
 
 impl Source {
-    pub(crate) fn of(&self, size: u64) -> &StoreSource {
-        assert_eq!(size, SIZE);
-        &self.source
+    pub(crate) fn open(&self, options: StoreOptions) -> Result<Arc<dyn BlockStore>, OpenError> {
+        match &self.key {
+            None => backstores::open(&self.source, options),
+            Some(key) => backstores::open_encrypted(&self.source, options, key),
+        }
+    }
+
+    /// The same place with everything on it encrypted.
+    fn encrypted(self) -> Self {
+        let dir = self._dir.unwrap_or_else(|| TempDir::new().unwrap());
+        let key = dir.path().join("key");
+        std::fs::write(&key, (0..64).collect::<Vec<u8>>()).unwrap();
+        Self {
+            key: Some(key),
+            _dir: Some(dir),
+            ..self
+        }
     }
 }
 
@@ -44,16 +59,20 @@ pub(crate) fn sources() -> Vec<(&'static str, Source, StoreOptions)> {
         block_size: Some(4096),
         ..default
     };
-    let memory = Source {
-        source: StoreSource::Memory { size: SIZE },
-        _dir: None,
-        _loop_device: None,
+    let protected = StoreOptions {
+        protection: true,
+        ..default
     };
     let mut sources = vec![
-        ("memory", memory, default),
+        ("memory", memory(), default),
         ("file", file(), default),
         ("file, write-through", file(), through),
         ("file, direct", file(), direct),
+        ("memory, encrypted", memory().encrypted(), default),
+        ("file, encrypted", file().encrypted(), default),
+        ("memory, protected", memory(), protected),
+        ("file, protected", file(), protected),
+        ("file, encrypted, direct", file().encrypted(), direct),
     ];
     for (name, options) in [("block", default), ("block, write-through", through)] {
         let dir = TempDir::new().unwrap();
@@ -65,6 +84,7 @@ pub(crate) fn sources() -> Vec<(&'static str, Source, StoreOptions)> {
                 name,
                 Source {
                     source,
+                    key: None,
                     _dir: Some(dir),
                     _loop_device: Some(device),
                 },
@@ -75,6 +95,15 @@ pub(crate) fn sources() -> Vec<(&'static str, Source, StoreOptions)> {
     sources
 }
 
+fn memory() -> Source {
+    Source {
+        source: StoreSource::Memory { size: SIZE },
+        key: None,
+        _dir: None,
+        _loop_device: None,
+    }
+}
+
 fn file() -> Source {
     let dir = TempDir::new().unwrap();
     let source = StoreSource::File {
@@ -83,6 +112,7 @@ fn file() -> Source {
     };
     Source {
         source,
+        key: None,
         _dir: Some(dir),
         _loop_device: None,
     }
@@ -119,12 +149,12 @@ impl Drop for LoopDevice {
 /// holds our locks a moment longer, so no child starts meanwhile.
 pub(crate) fn reopen(
     store: Arc<dyn BlockStore>,
-    source: &StoreSource,
+    source: &Source,
     options: StoreOptions,
 ) -> Result<Arc<dyn BlockStore>, OpenError> {
     let _no_children = CHILDREN.read().unwrap();
     drop(store);
-    backstores::open(source, options)
+    source.open(options)
 }
 
 /// Starts a child process and waits for it.

@@ -195,9 +195,15 @@ impl Control {
             let Place::File { path, .. } = &store.place else {
                 continue;
             };
-            let path = self.directory.join(path);
-            if let Err(error) = fs::remove_file(&path) {
-                warn!(store = %store.id, path = %path.display(), %error, "the file could not be removed");
+            let own = self.directory.join(path);
+            let tags = store
+                .source(&self.directory)
+                .beside()
+                .filter(|path| store.protection && path.exists());
+            for path in std::iter::once(own).chain(tags) {
+                if let Err(error) = fs::remove_file(&path) {
+                    warn!(store = %store.id, path = %path.display(), %error, "the file could not be removed");
+                }
             }
         }
     }

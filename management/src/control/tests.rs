@@ -418,3 +418,30 @@ async fn changes_at_once_are_all_made_and_none_is_half() {
     assert_eq!(control.model().units.len(), 20);
     assert_eq!(control.store_statuses().len(), 20);
 }
+
+#[tokio::test]
+async fn an_encrypted_store_and_a_disc_are_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let key: Vec<u8> = (0..64).collect();
+    std::fs::write(directory.path().join("key"), key).unwrap();
+    std::fs::write(directory.path().join("a.iso"), vec![1; 40 * 2048]).unwrap();
+    let control = start(directory.path());
+    let place = json!({"kind": "file", "path": "e.img", "size": 1 << 20});
+    let iso = json!({"kind": "file", "path": "a.iso"});
+    let edits = vec![
+        put(Kind::Store, json!({"id": "e", "place": place, "encrypt": "key"})),
+        put(Kind::Unit, json!({"id": "e", "store": "e"})),
+        put(
+            Kind::Store,
+            json!({"id": "i", "place": iso, "block_size": 2048, "read_only": true}),
+        ),
+        put(Kind::Unit, json!({"id": "i", "store": "i", "device": "cdrom"})),
+        put(Kind::Target, json!({"name": TARGET})),
+        put(Kind::Lun, json!({"target": TARGET, "lun": 0, "unit": "e"})),
+        put(Kind::Lun, json!({"target": TARGET, "lun": 1, "unit": "i"})),
+    ];
+    change(&control, edits).await.unwrap();
+    assert_eq!(luns(&control), [0, 1]);
+    drop(control);
+    assert_eq!(luns(&start(directory.path())), [0, 1]);
+}

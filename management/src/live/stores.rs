@@ -177,18 +177,25 @@ impl Stores {
                 Some(_) => {}
             }
         }
-        let absent = |store: &Store| match store.source(&self.base) {
-            StoreSource::File { path, .. } if !path.exists() => Some(path),
-            _ => None,
+        let absent = |store: &Store| -> Vec<PathBuf> {
+            let source = store.source(&self.base);
+            let tags = source.beside().filter(|_| store.protection);
+            let file = match source {
+                StoreSource::File { path, .. } => Some(path),
+                _ => None,
+            };
+            file.into_iter()
+                .chain(tags)
+                .filter(|path| !path.exists())
+                .collect()
         };
-        let absent: BTreeMap<_, _> = wanted
-            .iter()
-            .filter_map(|store| Some((store.key(), absent(store)?)))
-            .collect();
+        let absent: BTreeMap<_, _> = wanted.iter().map(|store| (store.key(), absent(store))).collect();
         for (definition, result) in self.open_many(wanted) {
             match result {
                 Ok(store) => {
-                    prepared.created.extend(absent.get(&definition.key()).cloned());
+                    prepared
+                        .created
+                        .extend(absent.get(&definition.key()).into_iter().flatten().cloned());
                     prepared.opened.push((definition, store));
                 }
                 Err(problem) => {
@@ -288,6 +295,13 @@ impl Stores {
                 "a store does not move".to_owned(),
                 "make another store",
             );
+        }
+        if old.place == new.place {
+            return Ok(());
+        }
+        if old.encrypt.is_some() || old.protection {
+            let problem = "a store that is encrypted or protected keeps its size".to_owned();
+            return refuse("place/size", problem, "make a larger store and copy the data");
         }
         let Some(size) = *size else { return Ok(()) };
         let path = self.base.join(path);
@@ -409,7 +423,12 @@ impl Drop for PreparedStores {
 
 /// Opens a store as its definition says.
 pub(crate) fn open_one(store: &Store, base: &Path) -> Result<Arc<dyn BlockStore>, String> {
-    backstores::open(&store.source(base), store.options()).map_err(|error| error.to_string())
+    let (source, options) = (store.source(base), store.options());
+    let opened = match &store.encrypt {
+        None => backstores::open(&source, options),
+        Some(key_file) => backstores::open_encrypted(&source, options, &base.join(key_file)),
+    };
+    opened.map_err(|error| error.to_string())
 }
 
 fn allocated(store: &Store, base: &Path) -> Option<u64> {

@@ -8,12 +8,12 @@ use target_core::control::{
     Access, AccessRule as CoreRule, Advertised, ChapCredential, ChapPolicy, Directory, Parameters, Portal,
     Secret,
 };
-use target_core::scsi::{LogicalUnit, SoftThreshold, UnitConfig};
+use target_core::scsi::{DeviceType, LogicalUnit, SoftThreshold, UnitConfig};
 
 use super::{Defaults, LiveDevice, LiveUnit};
 use crate::model::{
-    AccessRule, AdvertisedAddress, Authentication, Credential, Id, Initiator, Method, Model, Name, Target,
-    Unit,
+    AccessRule, AdvertisedAddress, Authentication, Credential, Device, Id, Initiator, Method, Model, Name,
+    Target, Unit,
 };
 
 /// The live picture of a model.
@@ -164,14 +164,19 @@ pub(super) fn wanted_luns(
 
 /// `None` for a unit without an identity, which no saved model has.
 pub(super) fn unit_config(unit: &Unit) -> Option<UnitConfig> {
+    let (device_type, product) = match unit.device {
+        Device::Cdrom => (DeviceType::Cdrom, "Virtual CD-ROM"),
+        Device::Disk => (DeviceType::Disk, "Virtual disk"),
+    };
     Some(UnitConfig {
+        device_type,
         naa: unit.naa_bytes()?,
         serial: unit.serial.clone()?,
         vendor: unit.vendor.clone().unwrap_or_else(|| "LUNAPORT".into()),
-        product: unit.product.clone().unwrap_or_else(|| "Virtual disk".into()),
+        product: unit.product.clone().unwrap_or_else(|| product.into()),
         revision: unit.revision.clone().unwrap_or_else(|| REVISION.into()),
         thin: unit.thin,
-        removable: unit.removable,
+        removable: unit.removable || unit.device == Device::Cdrom,
         soft_threshold: unit.soft_threshold_percent.map(SoftThreshold::Percent),
     })
 }

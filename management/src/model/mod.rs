@@ -29,7 +29,7 @@ pub use settings::Settings;
 pub use store::{Cache, Place, Store};
 pub use target::{LunMap, Target};
 pub use text::{Cidr, Id, Name, Pattern};
-pub use unit::Unit;
+pub use unit::{Device, Unit};
 pub use validate::{Problem, validate};
 
 /// Objects of one kind by key.

@@ -20,7 +20,7 @@ pub struct Store {
     /// Refuse writes.
     #[serde(default)]
     pub read_only: bool,
-    /// Logical block size, 512 or 4096; left out it is the device's own, 512 elsewhere.
+    /// Logical block size, 512 or 4096, of CDs and DVDs 2048; left out it is the device's own, 512 elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 512)]
     pub block_size: Option<u32>,
@@ -34,6 +34,13 @@ pub struct Store {
     /// Bypass the page cache.
     #[serde(default)]
     pub direct: bool,
+    /// Keep protection information of type 1 with every block; for files and memory.
+    #[serde(default)]
+    pub protection: bool,
+    /// A file with the key that everything on the store is encrypted with, below a store root as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub encrypt: Option<PathBuf>,
 }
 
 /// Where the bytes are. Paths are relative to the state directory unless absolute, and below a store root.
@@ -109,6 +116,7 @@ impl Store {
                 Cache::WriteThrough => CacheMode::WriteThrough,
             },
             direct: self.direct,
+            protection: self.protection,
         }
     }
 

@@ -39,6 +39,9 @@ pub struct Unit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 100)]
     pub soft_threshold_percent: Option<u8>,
+    /// Disk, or CD-ROM: removable, over a read-only store with blocks of 2048 bytes.
+    #[serde(default)]
+    pub device: Device,
     /// Offer thin provisioning where the store can give space back.
     #[serde(default = "yes")]
     pub thin: bool,
@@ -48,6 +51,17 @@ pub struct Unit {
     /// Switched off it is at no LUN, and keeps its identity and data.
     #[serde(default = "yes")]
     pub enabled: bool,
+}
+
+/// What a unit is to initiators.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// A CD or DVD drive with a disc in it.
+    Cdrom,
+    /// A disk.
+    #[default]
+    Disk,
 }
 
 object! {

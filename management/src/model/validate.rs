@@ -10,8 +10,8 @@ use target_core::control::Parameters;
 use utoipa::ToSchema;
 
 use super::{
-    AccessRule, AdvertisedAddress, Authentication, Credential, Id, Initiator, InitiatorGroup, Kind, LunMap,
-    Method, Model, Object, Place, Portal, Store, Target, Transport, Unit, VALUE_MAX,
+    AccessRule, AdvertisedAddress, Authentication, Credential, Device, Id, Initiator, InitiatorGroup, Kind,
+    LunMap, Method, Model, Object, Place, Portal, Store, Target, Transport, Unit, VALUE_MAX,
 };
 
 /// What is wrong with one place of the configuration.
@@ -287,13 +287,16 @@ fn check_credential(credential: &Credential, found: &mut Found) {
 
 fn check_store(model: &Model, store: &Store, base: &Path, found: &mut Found) {
     let key = store.key();
-    if store.block_size.is_some_and(|size| !matches!(size, 512 | 4096)) {
+    if store
+        .block_size
+        .is_some_and(|size| !matches!(size, 512 | 2048 | 4096))
+    {
         found.add(
             Kind::Store,
             &key,
             "block_size",
             "is not offered",
-            "use 512 or 4096",
+            "use 512 or 4096, or 2048 for a CD-ROM",
         );
     }
     if let Some(size) = store.physical_block_size
@@ -315,6 +318,11 @@ fn check_store(model: &Model, store: &Store, base: &Path, found: &mut Found) {
         let fix = format!("use a multiple of {block_size} bytes from {block_size} on");
         found.add(Kind::Store, &key, "place/size", problem, fix);
     }
+    let key_file = store.encrypt.as_deref();
+    if key_file.is_some_and(|path| !is_below_a_root(model, path, base)) {
+        let fix = "choose a key file below one of settings/node/store_roots, or add its folder there";
+        found.add(Kind::Store, &key, "encrypt", "is below no store root", fix);
+    }
     if let Some(path) = store.path()
         && !is_below_a_root(model, path, base)
     {
@@ -326,6 +334,21 @@ fn check_store(model: &Model, store: &Store, base: &Path, found: &mut Found) {
             "choose a path below one of settings/node/store_roots, or add its folder there",
         );
     }
+}
+
+/// A drive has its one kind of medium.
+fn check_device(model: &Model, unit: &Unit, found: &mut Found) {
+    let Some(store) = model.get::<Store>(unit.store.as_str()) else {
+        return;
+    };
+    let has_disc = store.read_only && store.block_size == Some(CDROM_BLOCK);
+    let problem = match unit.device {
+        Device::Cdrom if !has_disc => "a CD-ROM is over a read-only store with blocks of 2048 bytes",
+        Device::Disk if store.block_size == Some(CDROM_BLOCK) => "a disk has no blocks of 2048 bytes",
+        Device::Cdrom | Device::Disk => return,
+    };
+    let fix = "change the store's block_size and read_only, or the unit's device";
+    found.add(Kind::Unit, &unit.key(), "device", problem, fix);
 }
 
 /// Whether a path may be used: below the state directory or a root, without a way out of it by `..`. Links inside a root
@@ -412,6 +435,7 @@ fn check_units(model: &Model, found: &mut Found) {
     for unit in model.all::<Unit>() {
         let key = unit.key();
         found.reference::<Store>(model, (Kind::Unit, &key, "store"), unit.store.as_str());
+        check_device(model, unit, found);
         let printable = |text: &str, max| {
             !text.is_empty()
                 && text.len() <= max
@@ -506,6 +530,8 @@ fn check_paths(model: &Model, base: &Path, found: &mut Found) {
     }
 }
 
+/// Blocks of CDs and DVDs.
+const CDROM_BLOCK: u32 = 2048;
 const CHAP_NAME_MAX: usize = 223;
 const SECRET_MIN: usize = 12;
 const SECRET_MAX: usize = 255;

@@ -25,8 +25,12 @@ pub struct Parameters {
     pub max_outstanding_r2t: u16,
     /// DefaultTime2Wait, seconds.
     pub time_to_wait: u16,
-    /// DefaultTime2Retain, seconds.
-    pub time_to_retain: u16,
+    /// DefaultTime2Retain, seconds; `None` for what suits the other values, see [`retains`](Self::retains).
+    pub time_to_retain: Option<u16>,
+    /// Largest MaxConnections we agree to.
+    pub max_connections: u16,
+    /// Highest ErrorRecoveryLevel we agree to.
+    pub error_recovery_level: u8,
     /// Highest iSCSIProtocolLevel (RFC 7144 §7.1) we agree to.
     pub protocol_level: u8,
     /// Where initiators are sent instead of being let in.
@@ -71,7 +75,9 @@ impl Default for Parameters {
             immediate_data: true,
             max_outstanding_r2t: 8,
             time_to_wait: 2,
-            time_to_retain: 0,
+            time_to_retain: None,
+            max_connections: 1,
+            error_recovery_level: 0,
             protocol_level: 2,
             redirect: None,
             command_window: 128,
@@ -108,6 +114,14 @@ impl Parameters {
         (parameter.set)(&mut changed, value.trim()).map_err(refused)?;
         *self = changed;
         Ok(())
+    }
+
+    /// DefaultTime2Retain, seconds: as it was set, else the standard's 20 where something can be taken up again, and 0
+    /// with one connection and level 0, where nothing can.
+    #[must_use]
+    pub fn retains(&self) -> u16 {
+        let anything = self.max_connections > 1 || self.error_recovery_level > 0;
+        self.time_to_retain.unwrap_or(if anything { 20 } else { 0 })
     }
 
     /// Every name that [`set`](Self::set) knows, with a line of help.
@@ -173,8 +187,18 @@ const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "DefaultTime2Retain",
-        help: "seconds the tasks of a lost connection are kept, 0 to 3600",
-        set: |p, v| integer(v, 0, 3600).map(|seconds| p.time_to_retain = seconds),
+        help: "seconds a session without a connection and, at level 2, a lost connection's tasks are kept, 0 to 3600",
+        set: |p, v| integer(v, 0, 3600).map(|seconds| p.time_to_retain = Some(seconds)),
+    },
+    Parameter {
+        name: "MaxConnections",
+        help: "connections one session may have, 1 to 64",
+        set: |p, v| integer(v, 1, 64).map(|count| p.max_connections = count),
+    },
+    Parameter {
+        name: "ErrorRecoveryLevel",
+        help: "highest level of error recovery agreed to: 0, 1 (lost PDUs) or 2 (lost connections)",
+        set: |p, v| integer(v, 0, 2).map(|level| p.error_recovery_level = level),
     },
     Parameter {
         name: "iSCSIProtocolLevel",

@@ -1,4 +1,5 @@
-//! One iSCSI connection as a value: events in, actions out, time handed in. A switchboard; the phases do the work.
+//! One iSCSI connection as a value, and the session that begins with it: events in, actions out, time handed in. A
+//! switchboard; the phases do the work. A connection that joins a session of another one ends here with its login.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::time::Instant;
 
 use super::event::{Action, CloseReason, Event, Order};
 use super::full_feature::FullFeature;
-use super::login_phase::LoginPhase;
+use super::login_phase::{JoiningLogin, LoginPhase};
 use super::{LinkInfo, Node};
 use crate::datamover::Notify;
 
@@ -43,7 +44,7 @@ impl Connection {
         match &mut self.phase {
             Phase::Closed => {}
             Phase::Login(login) => match event {
-                Event::Notify(notify) => during_login(login, notify, &mut self.actions),
+                Event::Notify(_, notify) => during_login(login, notify, &mut self.actions),
                 Event::Admission(result) => {
                     if let Some(full) = login.admission(result, now, &mut self.actions) {
                         self.phase = Phase::FullFeature(Box::new(full));
@@ -54,12 +55,31 @@ impl Connection {
                     self.actions
                         .push_back(Action::Close(CloseReason::LoginTimeout(login.timeout())));
                 }
-                Event::Task(_) | Event::Managed { .. } | Event::Timeout => {}
+                Event::Adopted(..)
+                | Event::Join(..)
+                | Event::Managed { .. }
+                | Event::Snacked(..)
+                | Event::Stuck(..)
+                | Event::Task(_)
+                | Event::Timeout => {}
             },
             Phase::FullFeature(full) => match event {
-                Event::Notify(notify) => full.notify(notify, &self.node, now, &mut self.actions),
+                Event::Notify(link, notify) => full.notify(link, notify, &self.node, now, &mut self.actions),
                 Event::Task(event) => full.task_event(event, now, &mut self.actions),
                 Event::Managed { itt, outcome } => full.managed(itt, outcome, now, &mut self.actions),
+                Event::Join(link, login) => full.join(link, login, now, &mut self.actions),
+                Event::Adopted(link, itt, result) => {
+                    full.adopted(link, itt, result, now, &mut self.actions);
+                }
+                Event::Snacked(link, pdu, result) => full.snacked(link, &pdu, result, &mut self.actions),
+                Event::Stuck(link, patience) => {
+                    full.lose(
+                        link,
+                        CloseReason::ResponsesStuck(patience),
+                        now,
+                        &mut self.actions,
+                    );
+                }
                 Event::Order(order) => full.order(order, now, &mut self.actions),
                 Event::Timeout => full.timeout(now, &mut self.actions),
                 Event::Admission(_) => {}
@@ -75,6 +95,14 @@ impl Connection {
             self.actions.clear();
         }
         Some(action)
+    }
+
+    /// Takes the login out of a connection for which the door to another session was found. Nothing follows here.
+    pub(crate) fn into_joining(self) -> Option<JoiningLogin> {
+        match self.phase {
+            Phase::Login(login) => JoiningLogin::of(login),
+            Phase::Closed | Phase::FullFeature(_) => None,
+        }
     }
 
     /// When [`Event::Timeout`] is due.

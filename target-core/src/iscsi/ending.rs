@@ -66,16 +66,19 @@ impl FullFeature {
         actions.push_back(Action::Close(CloseReason::Ordered(order)));
     }
 
+    /// Every connection is told: the initiator may listen to any (§11.9.1).
     fn send_async(&mut self, event: AsyncEvent, actions: &mut VecDeque<Action>) {
-        let numbering = self.respond();
-        let message = AsyncMessage {
-            lun: Lun::ZERO,
-            stat_sn: numbering.stat_sn,
-            exp_cmd_sn: numbering.exp_cmd_sn,
-            max_cmd_sn: numbering.max_cmd_sn,
-            event,
-        };
-        actions.push_back(Action::Send(Response::AsyncMessage(message), Bytes::new()));
+        for link in self.links.ids() {
+            let numbering = self.respond(link);
+            let message = AsyncMessage {
+                lun: Lun::ZERO,
+                stat_sn: numbering.stat_sn,
+                exp_cmd_sn: numbering.exp_cmd_sn,
+                max_cmd_sn: numbering.max_cmd_sn,
+                event,
+            };
+            self.say(link, Response::AsyncMessage(message), Bytes::new(), actions);
+        }
     }
 }
 

@@ -1,61 +1,68 @@
-//! Full feature phase of a connection: what each request leads to (RFC 7143 §4.2, §11). The rules of one topic each
-//! live beside it: window, tasks, management, keepalive, text_exchange. What commands say is in task_events, task
-//! management requests in task_management, orders from outside in ending.
+//! Full feature phase of a session: what each request leads to (RFC 7143 §4.2, §11). The rules of one topic each live
+//! beside it: link, window, tasks, management, keepalive, text_exchange. What NOP-Out, text and logout lead to is in
+//! requests and logout, what commands say in task_events, task management requests in task_management, orders from
+//! outside in ending, connections that come and go in joining and loss. Commands as they arrive are in commands.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use backstores::IoBuf;
 use bytes::Bytes;
-use iscsi_proto::pdu::{
-    LogoutReason, LogoutRequest, LogoutResponse, LogoutResponseCode, NopIn, NopOut, Reject, RejectReason,
-    Request, Response, ScsiCommand, TextRequest, TextResponse,
-};
-use iscsi_proto::{Ahs, BHS_LEN, Cid, DecodeError, IscsiName, Itt, Lun, Sn, Ttt};
+use iscsi_proto::pdu::{Reject, RejectReason, Request, Response, ScsiCommand};
+use iscsi_proto::{Ahs, BHS_LEN, DecodeError, IscsiName, Itt, Sn};
 use tracing::debug;
 
+use super::SessionParams;
+use super::deferred::DeferredTmfs;
 use super::ending::Ending;
-use super::event::{Action, CloseReason, PeerMisbehaved, Start};
-use super::keepalive::Keepalive;
+use super::event::{Action, CloseReason, LinkId, PeerMisbehaved};
+use super::link::{Link, Links};
+use super::loss::Orphaned;
 use super::management::PendingTmfs;
+use super::reassign::Leftovers;
 use super::registry::{Admitted, Node};
 use super::tasks::{StuckTask, TaskTable};
-use super::text_exchange::{TextExchange, TextStep};
 use super::window::{Arrival, CommandWindow};
-use super::{Asker, LinkInfo, SessionParams, SessionType, answer_text};
-use crate::control::{Directory, Parameters};
+use crate::control::Parameters;
 use crate::datamover::{Notify, Numbering};
-use crate::scsi::{Sense, Status};
 
 /// Who is at the other end.
 #[derive(Debug)]
 pub(super) struct Identity {
-    pub(super) link: LinkInfo,
     pub(super) initiator: IscsiName,
-    pub(super) cid: Cid,
     pub(super) admitted: Admitted,
 }
 
 /// The phase.
 #[derive(Debug)]
 pub(super) struct FullFeature {
-    identity: Identity,
+    pub(super) identity: Identity,
+    /// What was agreed for the whole session.
     pub(super) params: SessionParams,
     pub(super) limits: Parameters,
     pub(super) window: CommandWindow<Ordered>,
-    stat_sn: Sn,
+    pub(super) links: Links,
     pub(super) tasks: TaskTable,
     /// Commands that were aborted and whose end has not been heard of: a store operation may keep them.
     pub(super) abandoned: usize,
     pub(super) tmfs: PendingTmfs,
-    text: TextExchange,
-    keepalive: Keepalive,
+    pub(super) deferred: DeferredTmfs,
+    pub(super) leftovers: Leftovers,
     pub(super) ending: Option<Ending>,
+    /// Since the last connection was lost.
+    pub(super) orphaned: Option<Orphaned>,
 }
 
-/// A request that waits its turn in CmdSN order.
+/// A request that waits its turn in CmdSN order, which goes across all connections.
 #[derive(Debug)]
-pub(super) enum Ordered {
+pub(super) struct Ordered {
+    pub(super) link: LinkId,
+    pub(super) item: Item,
+}
+
+/// What waits.
+#[derive(Debug)]
+pub(super) enum Item {
     Command {
         pdu: ScsiCommand,
         ahs: Ahs,
@@ -68,30 +75,23 @@ pub(super) enum Ordered {
 }
 
 impl FullFeature {
-    pub(super) fn new(
-        identity: Identity,
-        params: SessionParams,
-        directory: &Directory,
-        cmd_sn: Sn,
-        stat_sn: Sn,
-        now: Instant,
-    ) -> Self {
-        let limits = match &identity.admitted.nexus {
-            Some((_, target)) => target.parameters.clone(),
-            None => directory.discovery_parameters.clone(),
-        };
+    pub(super) fn new(identity: Identity, leading: Link, limits: Parameters, cmd_sn: Sn) -> Self {
+        let params = leading.params.clone();
+        let mut links = Links::default();
+        links.add(leading);
         Self {
             window: CommandWindow::new(cmd_sn, limits.command_window.max(1)),
-            keepalive: Keepalive::new(limits.nop_interval, limits.nop_timeout, now),
             identity,
             params,
             limits,
-            stat_sn,
+            links,
             tasks: TaskTable::default(),
             abandoned: 0,
             tmfs: PendingTmfs::default(),
-            text: TextExchange::default(),
+            deferred: DeferredTmfs::default(),
+            leftovers: Leftovers::default(),
             ending: None,
+            orphaned: None,
         }
     }
 
@@ -99,114 +99,65 @@ impl FullFeature {
         self.window.max_cmd_sn()
     }
 
-    /// What every PDU carries; the StatSN is not consumed.
-    pub(super) fn numbering(&self) -> Numbering {
+    /// What every PDU on a connection carries; the StatSN is not consumed.
+    pub(super) fn numbering(&self, link: LinkId) -> Numbering {
         Numbering {
-            stat_sn: self.stat_sn,
+            stat_sn: self.links.get(link).stat_sn,
             exp_cmd_sn: self.window.exp_cmd_sn(),
             max_cmd_sn: self.window.max_cmd_sn(),
         }
     }
 
-    /// What every response carries; the StatSN is consumed.
-    pub(super) fn respond(&mut self) -> Numbering {
-        let numbering = self.numbering();
-        self.stat_sn.advance();
-        numbering
+    /// What every response on a connection carries; the StatSN is consumed.
+    pub(super) fn respond(&mut self, link: LinkId) -> Numbering {
+        Numbering {
+            stat_sn: self.links.get_mut(link).stat_sn.advance(),
+            exp_cmd_sn: self.window.exp_cmd_sn(),
+            max_cmd_sn: self.window.max_cmd_sn(),
+        }
     }
 
     pub(super) fn notify(
         &mut self,
+        link: LinkId,
         notify: Notify,
         node: &Node,
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        self.keepalive.heard(now);
+        let Some(state) = self.links.find(link) else {
+            return;
+        };
+        state.keepalive.heard(now);
+        if let Some(exp_stat_sn) = exp_stat_sn(&notify) {
+            self.acknowledged(link, exp_stat_sn, now, actions);
+        }
         match notify {
             Notify::Command { pdu, ahs, immediate } => {
-                self.command_arrived(pdu, ahs, immediate, node, now, actions);
+                self.command_arrived(link, pdu, ahs, immediate, node, now, actions);
             }
-            Notify::Control { pdu, data } => self.control_arrived(pdu, data, node, now, actions),
-            Notify::Malformed { bhs, error } => self.malformed(&bhs, error, actions),
-            Notify::DataDigestError { bhs } => self.reject(&bhs, RejectReason::DataDigestError, actions),
+            Notify::Control { pdu, data } => self.control_arrived(link, pdu, data, node, now, actions),
+            Notify::Malformed { bhs, error } => self.malformed(link, &bhs, error, actions),
+            Notify::DataDigestError { bhs } => {
+                self.reject(link, &bhs, RejectReason::DataDigestError, actions);
+            }
             Notify::DataOut { itt, result } => self.tasks.deliver(itt, result, now),
             Notify::Released(itt) => {
                 self.tmfs.released(itt);
                 self.answer_tmfs(now, actions);
             }
-            Notify::StrayDataOut { bhs } => self.reject(&bhs, RejectReason::ProtocolError, actions),
-            // Signs of life alone: a task's data count when a wish is fulfilled, and at level 0 nothing is kept for
-            // retransmission that an ExpStatSN could let go of.
+            Notify::StrayDataOut { bhs } => self.reject(link, &bhs, RejectReason::ProtocolError, actions),
+            // Where data are asked for again and again, each of them is progress; else a wish that is fulfilled.
+            Notify::ExpStatSn(_) if self.params.error_recovery_level > 0 => self.tasks.data_came(now),
             Notify::Unsolicited { .. } | Notify::ExpStatSn(_) => {}
-            Notify::Closed(closed) => actions.push_back(Action::Close(CloseReason::Transport(closed))),
+            Notify::Closed(closed) => self.lose(link, CloseReason::Transport(closed), now, actions),
         }
-    }
-
-    fn command_arrived(
-        &mut self,
-        pdu: ScsiCommand,
-        ahs: Ahs,
-        immediate: Option<IoBuf>,
-        node: &Node,
-        now: Instant,
-        actions: &mut VecDeque<Action>,
-    ) {
-        let (itt, cmd_sn) = (pdu.itt, pdu.cmd_sn);
-        if !pdu.immediate && !self.window.expects(cmd_sn) {
-            debug!(
-                cmd_sn = cmd_sn.0,
-                "a duplicate, or outside the command window: ignored"
-            );
-            return self.forget(itt, actions);
-        }
-        if let Some(reason) = self.refusal(&pdu) {
-            // §7.3: the CmdSN of a command that is rejected does not count as received.
-            self.reject(&Request::ScsiCommand(pdu).encode(), reason, actions);
-            return self.forget(itt, actions);
-        }
-        if pdu.immediate {
-            return self.start(pdu, ahs, immediate, actions);
-        }
-        self.in_order(
-            cmd_sn,
-            Ordered::Command { pdu, ahs, immediate },
-            node,
-            now,
-            actions,
-        );
-    }
-
-    /// Why a command cannot be taken at all.
-    fn refusal(&self, pdu: &ScsiCommand) -> Option<RejectReason> {
-        if self.params.session_type == SessionType::Discovery {
-            return Some(RejectReason::CommandNotSupported);
-        }
-        if pdu.itt == Itt::RESERVED {
-            return Some(RejectReason::InvalidPduField);
-        }
-        if self.is_in_use(pdu.itt) {
-            return Some(RejectReason::TaskInProgress);
-        }
-        let too_many = pdu.immediate && self.tasks.immediate() >= IMMEDIATE_MAX;
-        too_many.then_some(RejectReason::ImmediateCommandReject)
-    }
-
-    /// Whether a command has this tag, running or waiting behind a hole.
-    pub(super) fn is_in_use(&self, itt: Itt) -> bool {
-        let waits = |item: &Ordered| matches!(item, Ordered::Command { pdu, .. } if pdu.itt == itt);
-        self.tasks.get(itt).is_some() || self.window.early().any(waits)
-    }
-
-    /// A command will not be begun: the mover need not keep what it keeps for one, unless another has the same tag.
-    fn forget(&self, itt: Itt, actions: &mut VecDeque<Action>) {
-        if !self.is_in_use(itt) {
-            actions.push_back(Action::End(itt));
-        }
+        self.check_retained(link, now, actions);
     }
 
     fn control_arrived(
         &mut self,
+        link: LinkId,
         pdu: Request,
         data: Bytes,
         node: &Node,
@@ -215,23 +166,24 @@ impl FullFeature {
     ) {
         match pdu.cmd_sn() {
             Some(cmd_sn) if !pdu.immediate() && !is_answer_to_ping(&pdu) => {
-                self.in_order(cmd_sn, Ordered::Control { pdu, data }, node, now, actions);
+                let item = Item::Control { pdu, data };
+                self.in_order(cmd_sn, Ordered { link, item }, node, now, actions);
             }
-            _ => self.control(pdu, &data, node, now, actions),
+            _ => self.control(link, pdu, &data, node, now, actions),
         }
     }
 
-    fn in_order(
+    pub(super) fn in_order(
         &mut self,
         cmd_sn: Sn,
-        item: Ordered,
+        ordered: Ordered,
         node: &Node,
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        match self.window.arrive(cmd_sn, item) {
-            Arrival::Next(item) => {
-                self.run_ordered(item, node, now, actions);
+        match self.window.arrive(cmd_sn, ordered) {
+            Arrival::Next(ordered) => {
+                self.run_ordered(ordered, node, now, actions);
                 self.run_ready(node, now, actions);
             }
             Arrival::Early => debug!(cmd_sn = cmd_sn.0, "a command waits for those before it"),
@@ -243,65 +195,36 @@ impl FullFeature {
     }
 
     pub(super) fn run_ready(&mut self, node: &Node, now: Instant, actions: &mut VecDeque<Action>) {
-        while let Some(item) = self.window.next_ready() {
-            self.run_ordered(item, node, now, actions);
+        loop {
+            // Between the commands before them and those behind.
+            self.run_deferred(now, actions);
+            let Some(ordered) = self.window.next_ready() else {
+                return;
+            };
+            self.run_ordered(ordered, node, now, actions);
         }
     }
 
-    fn run_ordered(&mut self, item: Ordered, node: &Node, now: Instant, actions: &mut VecDeque<Action>) {
+    fn run_ordered(
+        &mut self,
+        Ordered { link, item }: Ordered,
+        node: &Node,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) {
         match item {
-            Ordered::Command { pdu, ahs, immediate } => self.start(pdu, ahs, immediate, actions),
-            Ordered::Control { pdu, data } => {
+            Item::Command { pdu, ahs, immediate } => self.start(link, pdu, ahs, immediate, actions),
+            Item::Control { pdu, data } => {
                 // All but SCSI commands are done as soon as they are begun, as far as the window is concerned.
                 self.window.open();
-                self.control(pdu, &data, node, now, actions);
+                self.control(link, pdu, &data, node, now, actions);
             }
         }
     }
 
-    /// Begins a SCSI command whose turn it is.
-    fn start(
-        &mut self,
-        pdu: ScsiCommand,
-        ahs: Ahs,
-        immediate: Option<IoBuf>,
-        actions: &mut VecDeque<Action>,
-    ) {
-        let (task, abort) = self.tasks.start(pdu.itt, pdu.lun, pdu.immediate);
-        let unfit = if self.is_draining() || self.abandoned >= usize::from(self.limits.command_window.max(1))
-        {
-            // What was aborted still costs memory as long as its store operation runs; that too has its bound.
-            Some((Status::Busy, None))
-        } else {
-            let immediate_len = immediate.as_deref().map_or(0, <[u8]>::len);
-            let breach = self.unsolicited_breach(&pdu, immediate_len);
-            breach.map(|sense| (Status::CheckCondition, Some(sense)))
-        };
-        match unfit {
-            Some((status, sense)) => self.fail_at_once(&pdu, status, sense, actions),
-            None => actions.push_back(Action::Start(Start {
-                task,
-                pdu,
-                ahs,
-                immediate,
-                abort,
-            })),
-        }
-    }
-
-    /// Data that come with or behind a command although the negotiation forbids it (§11.4.7.2).
-    fn unsolicited_breach(&self, pdu: &ScsiCommand, immediate_len: usize) -> Option<Sense> {
-        let first_burst = usize::try_from(self.params.first_burst_len).expect("32 bits fit");
-        let expected = usize::try_from(pdu.expected_len).expect("32 bits fit");
-        let immediate_allowed =
-            self.params.immediate_data && pdu.write && immediate_len <= first_burst.min(expected);
-        let follows = !pdu.is_final && self.params.initial_r2t;
-        let breach = (immediate_len > 0 && !immediate_allowed) || follows;
-        breach.then_some(Sense::UNEXPECTED_UNSOLICITED_DATA)
-    }
-
     fn control(
         &mut self,
+        link: LinkId,
         pdu: Request,
         data: &[u8],
         node: &Node,
@@ -309,159 +232,35 @@ impl FullFeature {
         actions: &mut VecDeque<Action>,
     ) {
         match pdu {
-            Request::NopOut(pdu) => self.nop_out(&pdu, data, actions),
-            Request::TaskManagement(pdu) => self.task_management(&pdu, node, now, actions),
-            Request::Text(pdu) => self.text(&pdu, data, node, actions),
-            Request::Logout(pdu) => self.logout(&pdu, actions),
-            // At level 0 nothing can be asked for again (§11.16).
-            Request::Snack(_) => self.reject(&pdu.encode(), RejectReason::SnackReject, actions),
+            Request::NopOut(pdu) => self.nop_out(link, &pdu, data, actions),
+            Request::TaskManagement(pdu) => self.task_management(link, &pdu, node, now, actions),
+            Request::Text(pdu) => self.text(link, &pdu, data, node, actions),
+            Request::Logout(pdu) => self.logout(link, &pdu, now, actions),
+            Request::Snack(pdu) => self.snack(link, &pdu, actions),
             Request::Login(_) => {
                 let misbehaved = PeerMisbehaved::LoginInFullFeature;
-                actions.push_back(Action::Close(CloseReason::Misbehaved(misbehaved)));
+                self.lose(link, CloseReason::Misbehaved(misbehaved), now, actions);
             }
             Request::ScsiCommand(_) | Request::DataOut(_) => {
-                self.reject(&pdu.encode(), RejectReason::ProtocolError, actions);
+                self.reject(link, &pdu.encode(), RejectReason::ProtocolError, actions);
             }
-        }
-    }
-
-    /// §11.18: a ping is echoed as far as the initiator takes data; an answer to ours ends its deadline.
-    fn nop_out(&mut self, pdu: &NopOut, data: &[u8], actions: &mut VecDeque<Action>) {
-        self.keepalive.answered(pdu.ttt);
-        if pdu.itt == Itt::RESERVED {
-            return;
-        }
-        let echo = &data[..data.len().min(self.max_send())];
-        let numbering = self.respond();
-        let response = NopIn {
-            lun: Lun::ZERO,
-            itt: pdu.itt,
-            ttt: Ttt::RESERVED,
-            stat_sn: numbering.stat_sn,
-            exp_cmd_sn: numbering.exp_cmd_sn,
-            max_cmd_sn: numbering.max_cmd_sn,
-        };
-        actions.push_back(Action::Send(
-            Response::NopIn(response),
-            Bytes::copy_from_slice(echo),
-        ));
-    }
-
-    fn text(&mut self, pdu: &TextRequest, data: &[u8], node: &Node, actions: &mut VecDeque<Action>) {
-        let answer = match self.text.request(pdu, data) {
-            TextStep::More(ttt) => return self.send_text(pdu, Vec::new(), false, false, ttt, actions),
-            TextStep::GoOn => None,
-            TextStep::Refused(why) => {
-                debug!("{why}");
-                return self.reject(
-                    &Request::Text(pdu.clone()).encode(),
-                    RejectReason::ProtocolError,
-                    actions,
-                );
-            }
-            TextStep::Complete(text) => match self.answer(&text, node, actions) {
-                Some(answer) => Some(answer),
-                None => {
-                    return self.reject(
-                        &Request::Text(pdu.clone()).encode(),
-                        RejectReason::ProtocolError,
-                        actions,
-                    );
-                }
-            },
-        };
-        let segment = self.text.segment(pdu, answer, self.max_send());
-        self.send_text(
-            pdu,
-            segment.text,
-            segment.is_final,
-            segment.continues,
-            segment.ttt,
-            actions,
-        );
-    }
-
-    /// The answer to a complete text; `None` when it cannot be taken apart.
-    fn answer(&mut self, text: &[u8], node: &Node, actions: &mut VecDeque<Action>) -> Option<Vec<u8>> {
-        let interfaces = node.interfaces();
-        let asker = Asker {
-            initiator: &self.identity.initiator,
-            local: self.identity.link.local,
-            peer: self.identity.link.peer.ip(),
-            interfaces: &interfaces,
-        };
-        let target = self
-            .identity
-            .admitted
-            .nexus
-            .as_ref()
-            .map(|(_, target)| &target.name);
-        let outcome = answer_text(text, &node.directory(), target, &asker);
-        let outcome = outcome
-            .inspect_err(|error| debug!(%error, "a Text Request is refused"))
-            .ok()?;
-        if let Some(len) = outcome.max_send_data_segment_len {
-            self.params.max_send_data_segment_len = len;
-            actions.push_back(Action::Enable(self.params.clone()));
-        }
-        Some(outcome.text)
-    }
-
-    fn send_text(
-        &mut self,
-        pdu: &TextRequest,
-        text: Vec<u8>,
-        is_final: bool,
-        continues: bool,
-        ttt: Ttt,
-        actions: &mut VecDeque<Action>,
-    ) {
-        let numbering = self.respond();
-        let response = TextResponse {
-            is_final,
-            continues,
-            lun: Lun::ZERO,
-            itt: pdu.itt,
-            ttt,
-            stat_sn: numbering.stat_sn,
-            exp_cmd_sn: numbering.exp_cmd_sn,
-            max_cmd_sn: numbering.max_cmd_sn,
-        };
-        actions.push_back(Action::Send(Response::Text(response), text.into()));
-    }
-
-    /// §11.14. With one connection a session, closing either closes both.
-    fn logout(&mut self, pdu: &LogoutRequest, actions: &mut VecDeque<Action>) {
-        let response = match pdu.reason {
-            LogoutReason::CloseSession => LogoutResponseCode::Success,
-            LogoutReason::CloseConnection if pdu.cid == self.identity.cid => LogoutResponseCode::Success,
-            LogoutReason::CloseConnection => LogoutResponseCode::CidNotFound,
-            LogoutReason::RemoveConnectionForRecovery => LogoutResponseCode::RecoveryNotSupported,
-        };
-        let numbering = self.respond();
-        let sent = LogoutResponse {
-            response,
-            itt: pdu.itt,
-            stat_sn: numbering.stat_sn,
-            exp_cmd_sn: numbering.exp_cmd_sn,
-            max_cmd_sn: numbering.max_cmd_sn,
-            time_to_wait: self.params.time_to_wait,
-            time_to_retain: 0,
-        };
-        actions.push_back(Action::Send(Response::Logout(sent), Bytes::new()));
-        if response == LogoutResponseCode::Success {
-            actions.push_back(Action::Close(CloseReason::LoggedOut));
         }
     }
 
     /// §7.3: whatever CmdSN such a PDU carries does not count as received.
-    fn malformed(&mut self, bhs: &[u8; BHS_LEN], error: DecodeError, actions: &mut VecDeque<Action>) {
+    fn malformed(
+        &mut self,
+        link: LinkId,
+        bhs: &[u8; BHS_LEN],
+        error: DecodeError,
+        actions: &mut VecDeque<Action>,
+    ) {
         debug!(%error, "a PDU is rejected");
         let reason = match error {
             DecodeError::Opcode(_) => RejectReason::CommandNotSupported,
             DecodeError::Field { .. } | DecodeError::Ahs(_) => RejectReason::InvalidPduField,
         };
-        self.reject(bhs, reason, actions);
+        self.reject(link, bhs, reason, actions);
     }
 
     /// A command has left the table.
@@ -474,11 +273,12 @@ impl FullFeature {
     /// §11.17: the refused header goes back as data.
     pub(super) fn reject(
         &mut self,
+        link: LinkId,
         bhs: &[u8; BHS_LEN],
         reason: RejectReason,
         actions: &mut VecDeque<Action>,
     ) {
-        let numbering = self.respond();
+        let numbering = self.respond(link);
         let reject = Reject {
             reason,
             stat_sn: numbering.stat_sn,
@@ -486,60 +286,86 @@ impl FullFeature {
             max_cmd_sn: numbering.max_cmd_sn,
             data_sn: 0,
         };
-        actions.push_back(Action::Send(
+        self.say(
+            link,
             Response::Reject(reject),
             Bytes::copy_from_slice(bhs),
-        ));
+            actions,
+        );
     }
 
     /// Whatever was due by `now`.
     pub(super) fn timeout(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
+        self.run_deferred(now, actions);
         self.answer_tmfs(now, actions);
-        if self.keepalive.is_overdue(now) {
-            let reason = CloseReason::Silent(self.keepalive.patience());
-            return actions.push_back(Action::Close(reason));
-        }
-        if let Some(StuckTask { itt, waited }) = self.tasks.find_stuck(now, self.limits.data_out_timeout) {
-            let reason = CloseReason::DataOutStuck { itt: itt.0, waited };
-            return actions.push_back(Action::Close(reason));
-        }
-        if self.end_if_due(now, actions) {
+        if self.give_up_if_due(now, actions) {
             return;
         }
-        if let Some(ttt) = self.keepalive.ask(now) {
-            self.send_ping(ttt, actions);
+        for link in self.links.ids() {
+            self.look_after(link, now, actions);
         }
+        self.end_adrift(now, actions);
+        self.look_for_lost_data(now, actions);
+        if let Some(StuckTask { itt, link, waited }) =
+            self.tasks.find_stuck(now, self.limits.data_out_timeout)
+        {
+            let reason = CloseReason::DataOutStuck { itt: itt.0, waited };
+            return self.lose(link, reason, now, actions);
+        }
+        self.end_if_due(now, actions);
+    }
+
+    fn adrift_deadline(&self) -> Option<Instant> {
+        if self.params.error_recovery_level < 2 {
+            return None;
+        }
+        let deadlines = [self.tasks.adrift_until(), self.leftovers.deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// When [`Self::timeout`] is to be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
+        let keepalive = self
+            .links
+            .iter()
+            .filter_map(|link| link.keepalive.deadline())
+            .min();
         [
             self.tmfs.deadline(),
-            self.keepalive.deadline(),
+            self.deferred.deadline(),
+            self.adrift_deadline(),
+            keepalive,
             self.tasks.look_for_stuck(),
+            self.tasks.look_for_waiting(),
             self.ending.map(|ending| ending.deadline),
+            self.orphaned.as_ref().map(|orphaned| orphaned.deadline),
         ]
         .into_iter()
         .flatten()
         .min()
     }
+}
 
-    /// §11.19: a NOP-In that wants an answer does not consume a StatSN.
-    fn send_ping(&mut self, ttt: Ttt, actions: &mut VecDeque<Action>) {
-        let numbering = self.numbering();
-        let nop = NopIn {
-            lun: Lun::ZERO,
-            itt: Itt::RESERVED,
-            ttt,
-            stat_sn: numbering.stat_sn,
-            exp_cmd_sn: numbering.exp_cmd_sn,
-            max_cmd_sn: numbering.max_cmd_sn,
-        };
-        actions.push_back(Action::Send(Response::NopIn(nop), Bytes::new()));
+impl Ordered {
+    /// Whether it is a command with this tag.
+    pub(super) fn is_command(&self, itt: Itt) -> bool {
+        matches!(&self.item, Item::Command { pdu, .. } if pdu.itt == itt)
     }
+}
 
-    fn max_send(&self) -> usize {
-        usize::try_from(self.params.max_send_data_segment_len).expect("32 bits fit")
+/// What the initiator acknowledges thereby.
+fn exp_stat_sn(notify: &Notify) -> Option<Sn> {
+    match notify {
+        Notify::Command { pdu, .. } => Some(pdu.exp_stat_sn),
+        Notify::Control { pdu, .. } => Some(pdu.exp_stat_sn()),
+        Notify::ExpStatSn(exp_stat_sn) => Some(*exp_stat_sn),
+        Notify::Closed(_)
+        | Notify::DataDigestError { .. }
+        | Notify::DataOut { .. }
+        | Notify::Malformed { .. }
+        | Notify::Released(_)
+        | Notify::StrayDataOut { .. }
+        | Notify::Unsolicited { .. } => None,
     }
 }
 

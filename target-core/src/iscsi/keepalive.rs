@@ -61,13 +61,18 @@ impl Keepalive {
     /// The tag of a NOP-In to send now, if one is due. Never the reserved one.
     pub(super) fn ask(&mut self, now: Instant) -> Option<Ttt> {
         self.ask_at().filter(|due| *due <= now)?;
+        Some(self.ask_now(now))
+    }
+
+    /// The tag of a NOP-In to send now, whether or not one is due. The last question is the one that counts.
+    pub(super) fn ask_now(&mut self, now: Instant) -> Ttt {
         self.last_ttt = self.last_ttt.wrapping_add(1) & 0x7fff_ffff;
         let ttt = Ttt(self.last_ttt);
         self.asked = Some(Asked {
             ttt,
             deadline: now + self.patience,
         });
-        Some(ttt)
+        ttt
     }
 
     /// When something is due.

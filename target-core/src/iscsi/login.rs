@@ -268,7 +268,9 @@ impl Login {
             }
         }
         let parameters = identity.parameters(&self.directory).clone();
-        let negotiation = Negotiation::new(parameters, self.link.keys.clone(), identity.session_type());
+        let leading = self.header.is_none_or(|header| header.tsih == Tsih::NEW);
+        let keys = self.link.keys.clone();
+        let negotiation = Negotiation::new(parameters, leading, keys, identity.session_type());
         self.peer = Some(Box::new(Peer {
             identity,
             authentication: Authentication::Unspoken,

@@ -6,13 +6,15 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use iscsi_proto::pdu::{LoginRequest, LoginResponse, LoginStatus, Request, Response};
-use iscsi_proto::{DecodeError, Sn, Tsih};
+use iscsi_proto::{Cid, DecodeError, Sn, Tsih};
 
 use super::event::{Action, CloseReason, PeerMisbehaved};
 use super::full_feature::{FullFeature, Identity};
+use super::link::Link;
 use super::registry::{Admitted, Refusal};
-use super::{LinkInfo, Login, LoginAnswer, LoginStep, PendingAdmission};
-use crate::control::Directory;
+use super::{LinkId, LinkInfo, Login, LoginAnswer, LoginStep, PendingAdmission, SessionParams};
+use crate::control::{Directory, Parameters};
+use crate::datamover::Numbering;
 
 /// The phase.
 #[derive(Debug)]
@@ -26,6 +28,10 @@ pub(super) struct LoginPhase {
     pub(super) deadline: Instant,
     stat_sn: Option<Sn>,
 }
+
+/// A login that is complete but for its last response, of a connection that joins a session: the session decides.
+#[derive(Debug)]
+pub struct JoiningLogin(Box<LoginPhase>);
 
 impl LoginPhase {
     pub(super) fn new(
@@ -63,7 +69,7 @@ impl LoginPhase {
             LoginStep::Continue(login, answer) => {
                 self.login = Some(login);
                 let response = self.response(pdu, &answer);
-                actions.push_back(Action::Send(response, answer.text.into()));
+                actions.push_back(Action::Send(LinkId::LEADING, response, answer.text.into()));
             }
             LoginStep::Admit(pending) => {
                 actions.push_back(Action::Admit(Box::new(pending.admission.clone())));
@@ -71,7 +77,7 @@ impl LoginPhase {
             }
             LoginStep::Refuse(failure, answer) => {
                 let response = self.response(pdu, &answer);
-                actions.push_back(Action::Send(response, answer.text.into()));
+                actions.push_back(Action::Send(LinkId::LEADING, response, answer.text.into()));
                 actions.push_back(Action::Close(CloseReason::LoginFailed(failure)));
             }
         }
@@ -110,7 +116,7 @@ impl LoginPhase {
             text: Vec::new(),
         };
         let response = self.response(latest, &answer);
-        actions.push_back(Action::Send(response, Bytes::new()));
+        actions.push_back(Action::Send(LinkId::LEADING, response, Bytes::new()));
     }
 
     /// The registry's word. Returns the next phase when the session was let in.
@@ -126,37 +132,61 @@ impl LoginPhase {
                 let cid = pending.admission.cid;
                 let initiator = pending.admission.initiator.clone();
                 let (answer, params) = pending.admitted(admitted.tsih);
-                let identity = Identity {
-                    link: self.link.clone(),
-                    initiator: initiator.name,
-                    cid,
-                    admitted,
+                let limits = match &admitted.nexus {
+                    Some((_, target)) => target.parameters.clone(),
+                    None => self.directory.discovery_parameters.clone(),
                 };
                 let stat_sn = self.stat_sn.unwrap_or(pdu.exp_stat_sn).next();
-                let full = FullFeature::new(
-                    identity,
+                let leading = Link::new(
+                    LinkId::LEADING,
+                    cid,
+                    self.link.clone(),
                     params.clone(),
-                    &self.directory,
-                    pdu.cmd_sn,
                     stat_sn,
+                    &limits,
                     now,
                 );
+                let identity = Identity {
+                    initiator: initiator.name,
+                    admitted,
+                };
+                let full = FullFeature::new(identity, leading, limits, pdu.cmd_sn);
                 let Response::Login(mut response) = self.response(&pdu, &answer) else {
                     unreachable!("a login is answered by a Login Response")
                 };
                 response.max_cmd_sn = full.max_cmd_sn();
-                actions.push_back(Action::Send(Response::Login(response), answer.text.into()));
-                actions.push_back(Action::Enable(params));
+                actions.push_back(Action::Send(
+                    LinkId::LEADING,
+                    Response::Login(response),
+                    answer.text.into(),
+                ));
+                actions.push_back(Action::Enable(LinkId::LEADING, params));
                 Some(full)
             }
-            Err(Refusal { status, reason, fix }) => {
-                let (failure, answer) = pending.refused(status, reason, fix);
-                let response = self.response(&pdu, &answer);
-                actions.push_back(Action::Send(response, Bytes::new()));
-                actions.push_back(Action::Close(CloseReason::LoginFailed(failure)));
+            Err(refusal) => {
+                self.refused(LinkId::LEADING, (pending, pdu), refusal, actions, Action::Close);
                 None
             }
         }
+    }
+
+    fn refused(
+        &mut self,
+        link: LinkId,
+        (pending, pdu): (PendingAdmission, LoginRequest),
+        Refusal { status, reason, fix }: Refusal,
+        actions: &mut VecDeque<Action>,
+        end: impl FnOnce(CloseReason) -> Action,
+    ) {
+        let (failure, answer) = pending.refused(status, reason, fix);
+        let response = self.response(&pdu, &answer);
+        actions.push_back(Action::Send(link, response, Bytes::new()));
+        actions.push_back(end(CloseReason::LoginFailed(failure)));
+    }
+
+    /// Whether all is agreed, and the registry's word outstanding.
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending.is_some()
     }
 
     /// Login Requests are immediate: they do not move CmdSN (§11.12.8). StatSN begins where the initiator expects it.
@@ -181,5 +211,58 @@ impl LoginPhase {
             max_cmd_sn: pdu.cmd_sn,
             status: answer.status,
         })
+    }
+}
+
+impl JoiningLogin {
+    /// The login of a connection that was found the door to its session; `None` unless its admission is outstanding.
+    pub(super) fn of(login: Box<LoginPhase>) -> Option<Self> {
+        login.is_pending().then_some(Self(login))
+    }
+
+    /// CID of the new connection.
+    pub(super) fn cid(&self) -> Cid {
+        self.0.latest.as_ref().map_or(Cid(0), |request| request.cid)
+    }
+
+    /// The session takes the connection in. What concerns the whole session holds for it too; `numbering` is how the
+    /// command window stands.
+    pub(super) fn accept(
+        mut self,
+        id: LinkId,
+        session: &SessionParams,
+        limits: &Parameters,
+        numbering: Numbering,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) -> Option<Link> {
+        let (pending, pdu) = self.0.pending.take()?;
+        let (answer, own) = pending.admitted(pdu.tsih);
+        let params = SessionParams {
+            header_digest: own.header_digest,
+            data_digest: own.data_digest,
+            max_recv_data_segment_len: own.max_recv_data_segment_len,
+            max_send_data_segment_len: own.max_send_data_segment_len,
+            transport: own.transport,
+            ..session.clone()
+        };
+        let Response::Login(mut response) = self.0.response(&pdu, &answer) else {
+            unreachable!("a login is answered by a Login Response")
+        };
+        response.exp_cmd_sn = numbering.exp_cmd_sn;
+        response.max_cmd_sn = numbering.max_cmd_sn;
+        let stat_sn = response.stat_sn.next();
+        let text = answer.text.into();
+        actions.push_back(Action::Send(id, Response::Login(response), text));
+        actions.push_back(Action::Enable(id, params.clone()));
+        Some(Link::new(id, pdu.cid, self.0.link, params, stat_sn, limits, now))
+    }
+
+    /// The session does not take the connection in.
+    pub(super) fn refuse(mut self, id: LinkId, refusal: Refusal, actions: &mut VecDeque<Action>) {
+        if let Some(pending) = self.0.pending.take() {
+            let end = |reason| Action::Disconnect(id, reason);
+            self.0.refused(id, pending, refusal, actions, end);
+        }
     }
 }

@@ -18,6 +18,8 @@ use crate::control::Parameters;
 #[derive(Debug)]
 pub(super) struct Negotiation {
     ours: Parameters,
+    /// The connection begins a session; one that joins a session has no say in what concerns the whole of it.
+    leading: bool,
     transport: TransportKeys,
     params: SessionParams,
     /// Every key the initiator has sent in this login, with its value.
@@ -30,9 +32,15 @@ pub(super) type Answers = Vec<(String, String)>;
 
 impl Negotiation {
     /// Nothing said yet: the defaults of §13 hold.
-    pub(super) fn new(ours: Parameters, transport: TransportKeys, session_type: SessionType) -> Self {
+    pub(super) fn new(
+        ours: Parameters,
+        leading: bool,
+        transport: TransportKeys,
+        session_type: SessionType,
+    ) -> Self {
         Self {
             ours,
+            leading,
             transport,
             params: SessionParams {
                 session_type,
@@ -68,8 +76,9 @@ impl Negotiation {
 
     /// The answers to what one request offered in `stage`. The order of the offers does not matter.
     pub(super) fn answer(&mut self, stage: LoginStage, pairs: &[KeyValue]) -> Answers {
-        // FirstBurstLength depends on three other keys, so it is looked at when those are settled.
-        let (last, first): (Vec<_>, Vec<_>) = pairs.iter().partition(|pair| pair.key == FIRST_BURST);
+        // These depend on other keys, so they are looked at when those are settled.
+        let depends = |pair: &&KeyValue| pair.key == FIRST_BURST || pair.key == OUTSTANDING;
+        let (last, first): (Vec<_>, Vec<_>) = pairs.iter().partition(depends);
         let mut answers = Answers::new();
         for pair in first.into_iter().chain(last) {
             if let Some(value) = self.answer_one(stage, pair) {
@@ -104,6 +113,10 @@ impl Negotiation {
         )?;
         check_digest("DataDigest", &self.ours.data_digest, self.params.data_digest)?;
         let mut params = self.params.clone();
+        if params.error_recovery_level > 0 {
+            // Also when it was settled in a request before.
+            params.max_outstanding_r2t = 1;
+        }
         // §13.14: never more than MaxBurstLength, also where a default meets a negotiated value.
         params.first_burst_len = params.first_burst_len.min(params.max_burst_len);
         Ok(params)
@@ -118,6 +131,8 @@ impl Negotiation {
             KeyKind::Declaration(form) => self.take_declaration(spec, form, value),
             KeyKind::Obsolete => Some(REJECT.to_owned()),
             _ if !spec.initiator_may_send_in(stage) => Some(REJECT.to_owned()),
+            // "LO" in §13.
+            _ if spec.leading_only && !self.leading => Some(IRRELEVANT.to_owned()),
             _ if self.is_irrelevant(spec) => Some(IRRELEVANT.to_owned()),
             KeyKind::Boolean { result, .. } => self.settle_boolean(spec.name, *result, value),
             KeyKind::Number { result, range, .. } => {
@@ -202,13 +217,15 @@ impl Negotiation {
     fn number(&self, name: &str) -> Option<u32> {
         let ours = &self.ours;
         match name {
-            "MaxConnections" => Some(1),
+            "MaxConnections" => Some(ours.max_connections.into()),
             "MaxBurstLength" => Some(ours.max_burst_len),
             FIRST_BURST => Some(ours.first_burst_len.min(self.params.max_burst_len)),
             "DefaultTime2Wait" => Some(ours.time_to_wait.into()),
-            "DefaultTime2Retain" => Some(ours.time_to_retain.into()),
-            "MaxOutstandingR2T" => Some(ours.max_outstanding_r2t.into()),
-            "ErrorRecoveryLevel" => Some(0),
+            "DefaultTime2Retain" => Some(ours.retains().into()),
+            // §13.19: with sequences in order only the last one can be repeated, so there is one at a time.
+            OUTSTANDING if self.params.error_recovery_level > 0 => Some(1),
+            OUTSTANDING => Some(ours.max_outstanding_r2t.into()),
+            "ErrorRecoveryLevel" => Some(ours.error_recovery_level.into()),
             "iSCSIProtocolLevel" => Some(ours.protocol_level.into()),
             _ => None,
         }
@@ -224,7 +241,7 @@ impl Negotiation {
             FIRST_BURST => params.first_burst_len = agreed,
             "DefaultTime2Wait" => params.time_to_wait = narrow,
             "DefaultTime2Retain" => params.time_to_retain = narrow,
-            "MaxOutstandingR2T" => params.max_outstanding_r2t = narrow,
+            OUTSTANDING => params.max_outstanding_r2t = narrow,
             "ErrorRecoveryLevel" => params.error_recovery_level = byte,
             "iSCSIProtocolLevel" => params.protocol_level = byte,
             _ => {}
@@ -321,5 +338,6 @@ pub(super) const MAX_RECV: &str = "MaxRecvDataSegmentLength";
 const IRRELEVANT: &str = "Irrelevant";
 /// Values that answer, and offer nothing (§6.2).
 pub(super) const CONSTANTS: [&str; 3] = [REJECT, NOT_UNDERSTOOD, IRRELEVANT];
+const OUTSTANDING: &str = "MaxOutstandingR2T";
 const FIRST_BURST: &str = "FirstBurstLength";
 const CRC32C: &str = "CRC32C";

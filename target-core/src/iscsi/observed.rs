@@ -77,8 +77,11 @@ impl NodeEvent {
             CloseReason::LoginFailed(failure) => Some(Box::new(failure.clone())),
             CloseReason::LoginTimeout(_) | CloseReason::Misbehaved(_) => None,
             // Somebody looked whether the port is open, or a session had been taken over.
-            CloseReason::DataOutStuck { .. }
+            CloseReason::ConnectionReinstated
+            | CloseReason::DataOutStuck { .. }
+            | CloseReason::Joined(_)
             | CloseReason::LoggedOut
+            | CloseReason::NotTakenUp { .. }
             | CloseReason::Ordered(_)
             | CloseReason::ResponsesStuck(_)
             | CloseReason::Silent(_)

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use iscsi_proto::pdu::LoginStatus;
 use iscsi_proto::{IscsiName, Tsih};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 
 use super::observed::Watchers;
 use super::params::QUERIES_SINCE;
+use super::place::{Entrance, Joining, SessionPlace};
 use super::{Admission, CloseReason, LinkInfo, NodeEvent, Order, SessionParams};
 use crate::control::{Directory, Target};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
@@ -38,7 +39,9 @@ pub struct SessionView {
     pub target: Option<IscsiName>,
     /// CHAP name proved, if any.
     pub authenticated_as: Option<String>,
-    /// The initiator's address.
+    /// Connections it has now.
+    pub connections: usize,
+    /// The initiator's address, on the connection that the session began with.
     pub peer: SocketAddr,
     /// Ours.
     pub local: SocketAddr,
@@ -68,40 +71,49 @@ pub struct Refusal {
     pub fix: String,
 }
 
-/// A connection's place in the registry. Dropping it, for whatever cause, ends its session: the entry goes and the
-/// device is told.
+/// A connection's place in the registry, which dropping it gives up.
 #[derive(Debug)]
 pub(crate) struct Membership {
     node: Arc<Node>,
     id: u64,
     peer: IpAddr,
-    /// `false` from the moment its session has been taken over.
-    alive: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
-struct Registry {
+pub(super) struct Registry {
     next_id: u64,
     last_tsih: u16,
     connections: BTreeMap<u64, Entry>,
+    sessions: BTreeMap<u16, Session>,
 }
 
+/// A connection.
 #[derive(Debug)]
 struct Entry {
     link: LinkInfo,
-    orders: watch::Sender<Option<Order>>,
-    alive: Arc<AtomicBool>,
-    session: Option<Session>,
+    orders: Orders,
+    session: Option<Tsih>,
 }
 
+/// A session. It may outlive the connection that it began with, and for a while even its last one.
 #[derive(Debug)]
 struct Session {
     tsih: Tsih,
+    /// The connection that it began with.
+    link: LinkInfo,
     initiator: InitiatorPort,
     nexus: Option<(Arc<NexusId>, Arc<Target>)>,
     authenticated_as: Option<String>,
     params: SessionParams,
+    orders: Orders,
+    /// `false` from the moment it has been taken over.
+    alive: Arc<AtomicBool>,
+    /// Unbounded in type; what waits behind it are connections, which are counted.
+    door: mpsc::UnboundedSender<Joining>,
 }
+
+/// Where the loop that serves a session hears what is wanted of it.
+type Orders = Arc<watch::Sender<Option<Order>>>;
 
 impl Node {
     /// A node that serves `directory`. `entropy` fills buffers with random bytes; `interfaces` lists the machine's
@@ -144,14 +156,11 @@ impl Node {
     /// Every session alive, by TSIH.
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionView> {
-        let mut views: Vec<_> = self
-            .registry()
-            .connections
-            .values()
-            .filter_map(|entry| Some(entry.session.as_ref()?.view(&entry.link)))
-            .collect();
-        views.sort_by_key(|view| view.tsih.0);
-        views
+        let registry = self.registry();
+        let sessions = registry.sessions.values();
+        sessions
+            .map(|session| session.view(registry.connections_of(session.tsih)))
+            .collect()
     }
 
     /// Connections alive, those still in login included.
@@ -183,55 +192,64 @@ impl Node {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Gives every connection an order.
+    /// Gives every connection an order, and every session, be it without a connection just now.
     pub fn order_all(&self, order: Order) {
-        self.registry()
-            .connections
-            .values()
-            .for_each(|entry| entry.order(order));
+        let registry = self.registry();
+        let connections = registry.connections.values().map(|entry| &entry.orders);
+        let sessions = registry.sessions.values().map(|session| &session.orders);
+        connections.chain(sessions).for_each(|orders| give(orders, order));
     }
 
     /// Gives the sessions of one target an order. Returns how many there were.
     pub fn order_target(&self, target: &IscsiName, order: Order) -> usize {
         let registry = self.registry();
-        let of_target = registry.connections.values().filter(|entry| entry.serves(target));
-        of_target.inspect(|entry| entry.order(order)).count()
+        let sessions = registry.sessions.values();
+        let of_target = sessions.filter(|session| session.target() == Some(target));
+        of_target.inspect(|session| give(&session.orders, order)).count()
     }
 
     /// Gives one session an order; `false` when there is none with this TSIH.
     pub fn order_session(&self, tsih: Tsih, order: Order) -> bool {
         let registry = self.registry();
-        let entry = registry
-            .connections
-            .values()
-            .find(|entry| entry.tsih() == Some(tsih));
-        entry.inspect(|entry| entry.order(order)).is_some()
+        let session = registry.sessions.get(&tsih.0);
+        session.inspect(|session| give(&session.orders, order)).is_some()
     }
 
     /// Enters a connection that has just been accepted.
     pub(crate) fn join(self: &Arc<Self>, link: LinkInfo) -> (Membership, watch::Receiver<Option<Order>>) {
         let (orders, receiver) = watch::channel(None);
-        let alive = Arc::new(AtomicBool::new(true));
         let mut registry = self.registry();
         registry.next_id += 1;
         let id = registry.next_id;
         let peer = link.peer.ip();
         let entry = Entry {
             link,
-            orders,
-            alive: Arc::clone(&alive),
+            orders: Arc::new(orders),
             session: None,
         };
         registry.connections.insert(id, entry);
-        (
-            Membership {
-                node: Arc::clone(self),
-                id,
-                peer,
-                alive,
-            },
-            receiver,
-        )
+        let node = Arc::clone(self);
+        (Membership { node, id, peer }, receiver)
+    }
+
+    /// A session has ended. Nothing happens when another has taken its place.
+    pub(super) fn leave(&self, tsih: Tsih, alive: &Arc<AtomicBool>) {
+        let mut registry = self.registry();
+        let is_ours = |session: &Session| Arc::ptr_eq(&session.alive, alive);
+        if registry.sessions.get(&tsih.0).is_some_and(is_ours)
+            && let Some(session) = registry.sessions.remove(&tsih.0)
+        {
+            session.leave();
+        }
+    }
+
+    /// A session comes to its end, for this reason; it goes when it leaves. That it was taken over was told before.
+    pub(super) fn tell_end(&self, tsih: Tsih, alive: &Arc<AtomicBool>, reason: &CloseReason) {
+        let registry = self.registry();
+        let session = registry.sessions.get(&tsih.0);
+        if let Some(session) = session.filter(|session| Arc::ptr_eq(&session.alive, alive)) {
+            registry.tell_end(session, &self.watchers, reason);
+        }
     }
 
     pub(crate) fn abandon(&self, commands: usize) {
@@ -275,14 +293,14 @@ impl Node {
 }
 
 impl Membership {
-    /// Lets a session in, or says why not. An older session of the same nexus ends here and now (§6.3.5): its
-    /// connection is ordered to close, the device hears of the loss before it hears of the new session, and nobody
-    /// waits for the old session's commands.
-    pub(crate) fn admit(&self, admission: &Admission) -> Result<Admitted, Refusal> {
+    /// Lets a session in, or a connection into its session, or says why not. An older session of the same nexus ends
+    /// here and now (§6.3.5): it is ordered to close, the device hears of the loss before it hears of the new session,
+    /// and nobody waits for the old session's commands.
+    pub(crate) fn admit(&self, admission: &Admission) -> Result<Entrance, Refusal> {
         self.node.still_allowed(admission, self.peer)?;
         let mut registry = self.node.registry();
         if admission.tsih != Tsih::NEW {
-            return Err(registry.join_refusal(admission));
+            return registry.door(self.id, admission).map(Entrance::Door);
         }
         let directory = self.node.directory();
         let local = registry
@@ -307,10 +325,6 @@ impl Membership {
         }
         registry.check_limit(admission, &directory)?;
         let tsih = registry.free_tsih()?;
-        let entry = registry
-            .connections
-            .get_mut(&self.id)
-            .expect("a membership is in the registry");
         if let Some((nexus, target)) = &nexus {
             target.device.seed(self.node.entropy());
             target.device.attach(nexus);
@@ -318,112 +332,130 @@ impl Membership {
                 target.device.offer_queries(nexus);
             }
         }
-        entry.session = Some(Session {
+        let entry = registry.entry(self.id);
+        entry.session = Some(tsih);
+        let (door, arrivals) = mpsc::unbounded_channel();
+        let alive = Arc::new(AtomicBool::new(true));
+        let session = Session {
             tsih,
+            link: entry.link.clone(),
             initiator: admission.initiator.clone(),
             nexus: nexus.clone(),
             authenticated_as: admission.authenticated_as.clone(),
             params: admission.params.clone(),
-        });
-        let view = entry.session.as_ref().map(|session| session.view(&entry.link));
-        if let Some(view) = view {
-            self.node.watchers.tell(NodeEvent::LoggedIn(Box::new(view)));
-        }
-        Ok(Admitted { tsih, nexus })
+            orders: Arc::clone(&entry.orders),
+            alive: Arc::clone(&alive),
+            door,
+        };
+        self.node
+            .watchers
+            .tell(NodeEvent::LoggedIn(Box::new(session.view(1))));
+        registry.sessions.insert(tsih.0, session);
+        let place = SessionPlace::new(Arc::clone(&self.node), tsih, alive, arrivals);
+        Ok(Entrance::Session(Admitted { tsih, nexus }, place))
     }
 
-    /// The connection has come to its end, for this reason; the session goes when `self` is dropped.
+    /// The connection belongs to this session from now on.
+    pub(crate) fn belongs_to(&self, tsih: Tsih) {
+        self.node.registry().entry(self.id).session = Some(tsih);
+    }
+
+    /// The connection's login came to nothing, for this reason.
     pub(crate) fn tell_end(&self, reason: &CloseReason) {
         let registry = self.node.registry();
-        let Some(entry) = registry.connections.get(&self.id) else {
-            return;
-        };
-        let session = entry.session.as_ref().map(|session| session.view(&entry.link));
-        if let Some(event) = NodeEvent::of_end(&entry.link, session, reason) {
+        let entry = registry.connections.get(&self.id);
+        if let Some(event) = entry.and_then(|entry| NodeEvent::of_end(&entry.link, None, reason)) {
             self.node.watchers.tell(event);
         }
-    }
-
-    /// Whether this connection's session still is the one of its nexus. A command that entered its task set before
-    /// this was asked, and got `true`, is found by the device when the session ends.
-    pub(crate) fn is_alive(&self) -> bool {
-        self.alive.load(Ordering::Acquire)
-    }
-
-    /// The node this is a place in.
-    pub(crate) fn node(&self) -> &Arc<Node> {
-        &self.node
     }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        let mut registry = self.node.registry();
-        if let Some(entry) = registry.connections.remove(&self.id) {
-            entry.leave();
-        }
+        self.node.registry().connections.remove(&self.id);
     }
 }
 
 impl Registry {
-    /// §6.3.1, §6.3.4: a TSIH other than 0 adds a connection to a session or replaces one. We keep to one connection
-    /// for a session, at ErrorRecoveryLevel 0, where a replacement would rescue no task: the initiator is told to
-    /// start a new session (which takes the old one's place).
-    fn join_refusal(&self, admission: &Admission) -> Refusal {
+    fn connections_of(&self, tsih: Tsih) -> usize {
+        let connections = self.connections.values();
+        connections.filter(|entry| entry.session == Some(tsih)).count()
+    }
+
+    fn tell_end(&self, session: &Session, watchers: &Watchers, reason: &CloseReason) {
+        let view = session.view(self.connections_of(session.tsih));
+        if let Some(event) = NodeEvent::of_end(&session.link, Some(view), reason) {
+            watchers.tell(event);
+        }
+    }
+
+    fn entry(&mut self, id: u64) -> &mut Entry {
+        let entry = self.connections.get_mut(&id);
+        entry.expect("a membership is in the registry")
+    }
+
+    /// §6.3.1, §6.3.4: a TSIH other than 0 adds a connection to a session or replaces one. Which of both, and whether
+    /// there is room, the session itself decides; here it is found, and only its own initiator port finds it.
+    fn door(&self, id: u64, admission: &Admission) -> Result<mpsc::UnboundedSender<Joining>, Refusal> {
         let wanted = admission.target.as_ref().map(|target| &target.name);
-        let exists = self
-            .connections
-            .values()
-            .filter_map(|entry| entry.session.as_ref())
-            .any(|session| {
-                session.tsih == admission.tsih
-                    && session.initiator == admission.initiator
-                    && session.target().as_ref() == wanted
-            });
-        if exists {
-            Refusal {
-                status: LoginStatus::TooManyConnections,
-                reason: format!(
-                    "session {:#06x} already has the one connection it may have",
-                    admission.tsih.0
-                ),
-                fix: "log in with TSIH 0; that replaces the session".into(),
-            }
-        } else {
-            Refusal {
+        let session = self.sessions.get(&admission.tsih.0).filter(|session| {
+            session.initiator == admission.initiator
+                && session.target() == wanted
+                && !session.door.is_closed()
+        });
+        let Some(session) = session else {
+            return Err(Refusal {
                 status: LoginStatus::SessionDoesNotExist,
                 reason: format!(
                     "there is no session {:#06x} of this initiator port here",
                     admission.tsih.0
                 ),
                 fix: "log in with TSIH 0".into(),
-            }
+            });
+        };
+        if session.authenticated_as != admission.authenticated_as {
+            return Err(Refusal {
+                status: LoginStatus::AuthorizationFailure,
+                reason: format!(
+                    "session {:#06x} was opened under another CHAP name",
+                    admission.tsih.0
+                ),
+                fix: "use one CHAP name for all connections of a session".into(),
+            });
         }
+        let transport = self.connections.get(&id).map(|entry| entry.link.transport);
+        if transport != Some(session.link.transport) {
+            return Err(Refusal {
+                status: LoginStatus::InitiatorError,
+                reason: format!(
+                    "session {:#06x} runs over {}, and all its connections must",
+                    admission.tsih.0, session.link.transport
+                ),
+                fix: "connect over the same transport".into(),
+            });
+        }
+        Ok(session.door.clone())
     }
 
     fn end_older(&mut self, nexus: &NexusId, watchers: &Watchers) {
-        for entry in self.connections.values_mut() {
-            if entry.nexus().is_some_and(|theirs| **theirs == *nexus) {
-                entry.leave();
-                let session = entry.session.take().map(|session| session.view(&entry.link));
-                let reason = CloseReason::Ordered(Order::Reinstated);
-                if let Some(event) = NodeEvent::of_end(&entry.link, session, &reason) {
-                    watchers.tell(event);
-                }
-                entry.order(Order::Reinstated);
-            }
+        let of_nexus = |session: &Session| session.nexus().is_some_and(|theirs| **theirs == *nexus);
+        let of_nexus = self.sessions.values().filter(|session| of_nexus(session));
+        let older: Vec<u16> = of_nexus.map(|session| session.tsih.0).collect();
+        for session in older
+            .iter()
+            .filter_map(|tsih| self.sessions.remove(tsih))
+            .collect::<Vec<_>>()
+        {
+            session.leave();
+            self.tell_end(&session, watchers, &CloseReason::Ordered(Order::Reinstated));
+            give(&session.orders, Order::Reinstated);
         }
     }
 
     fn check_limit(&self, admission: &Admission, directory: &Directory) -> Result<(), Refusal> {
         let wanted = admission.target.as_ref().map(|target| &target.name);
-        let sessions = self
-            .connections
-            .values()
-            .filter_map(|entry| entry.session.as_ref());
-        let count = sessions
-            .filter(|session| session.target().as_ref() == wanted)
-            .count();
+        let sessions = self.sessions.values();
+        let count = sessions.filter(|session| session.target() == wanted).count();
         let limit = match &admission.target {
             Some(target) => target.parameters.max_sessions,
             None => directory.discovery_parameters.max_sessions,
@@ -442,13 +474,8 @@ impl Registry {
     fn free_tsih(&mut self) -> Result<Tsih, Refusal> {
         for _ in 0..u16::MAX {
             self.last_tsih = self.last_tsih.checked_add(1).unwrap_or(1);
-            let candidate = Tsih(self.last_tsih);
-            if !self
-                .connections
-                .values()
-                .any(|entry| entry.tsih() == Some(candidate))
-            {
-                return Ok(candidate);
+            if !self.sessions.contains_key(&self.last_tsih) {
+                return Ok(Tsih(self.last_tsih));
             }
         }
         Err(Refusal {
@@ -459,54 +486,46 @@ impl Registry {
     }
 }
 
-impl Entry {
-    fn order(&self, order: Order) {
-        self.orders.send_if_modified(|current| {
-            let stronger = current.is_none_or(|current| current < order);
-            if stronger {
-                *current = Some(order);
-            }
-            stronger
-        });
-    }
-
-    fn tsih(&self) -> Option<Tsih> {
-        self.session.as_ref().map(|session| session.tsih)
-    }
-
+impl Session {
     fn nexus(&self) -> Option<&Arc<NexusId>> {
-        self.session.as_ref()?.nexus.as_ref().map(|(nexus, _)| nexus)
+        self.nexus.as_ref().map(|(nexus, _)| nexus)
     }
 
-    fn serves(&self, target: &IscsiName) -> bool {
-        self.session.as_ref().and_then(Session::target).as_ref() == Some(target)
+    fn target(&self) -> Option<&IscsiName> {
+        self.nexus.as_ref().map(|(_, target)| &target.name)
     }
 
-    /// The session's end, as the device sees it.
+    /// Its end, as the device sees it.
     fn leave(&self) {
-        // Before the device is told: see `Membership::is_alive`.
+        // Before the device is told: see `SessionPlace::is_alive`.
         self.alive.store(false, Ordering::Release);
-        if let Some((nexus, target)) = self.session.as_ref().and_then(|session| session.nexus.as_ref()) {
+        if let Some((nexus, target)) = &self.nexus {
             target.device.detach(nexus);
+        }
+    }
+
+    fn view(&self, connections: usize) -> SessionView {
+        SessionView {
+            tsih: self.tsih,
+            initiator: self.initiator.clone(),
+            target: self.target().cloned(),
+            authenticated_as: self.authenticated_as.clone(),
+            connections,
+            peer: self.link.peer,
+            local: self.link.local,
+            transport: self.link.transport,
+            params: self.params.clone(),
         }
     }
 }
 
-impl Session {
-    fn target(&self) -> Option<IscsiName> {
-        self.nexus.as_ref().map(|(_, target)| target.name.clone())
-    }
-
-    fn view(&self, link: &LinkInfo) -> SessionView {
-        SessionView {
-            tsih: self.tsih,
-            initiator: self.initiator.clone(),
-            target: self.target(),
-            authenticated_as: self.authenticated_as.clone(),
-            peer: link.peer,
-            local: link.local,
-            transport: link.transport,
-            params: self.params.clone(),
+/// Gives an order, unless a stronger one was given before.
+fn give(orders: &Orders, order: Order) {
+    orders.send_if_modified(|current| {
+        let stronger = current.is_none_or(|current| current < order);
+        if stronger {
+            *current = Some(order);
         }
-    }
+        stronger
+    });
 }

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
-use iscsi_proto::Itt;
 use iscsi_proto::pdu::{Residual, Response, ScsiCommand, ScsiResponse, ScsiResponseCode};
+use iscsi_proto::{Itt, Lun};
 
-use super::event::Action;
+use super::event::{Action, LinkId};
 use super::full_feature::FullFeature;
+use super::snack::LOOKS;
 use super::tasks::{HeldPut, Task};
 use crate::datamover::{FinalStatus, GetData, PutData};
 use crate::scsi::{Outcome, Sense, Status};
@@ -17,6 +18,11 @@ use crate::transfer::TaskEvent;
 impl FullFeature {
     /// An event of a task that was aborted meanwhile finds no task, and is dropped with its buffer.
     pub(super) fn task_event(&mut self, event: TaskEvent, now: Instant, actions: &mut VecDeque<Action>) {
+        if let Some((_, task)) = self.tasks.by_id(event.task())
+            && let Some(adrift) = &mut task.adrift
+        {
+            return adrift.hear(event);
+        }
         match event {
             TaskEvent::Get {
                 task,
@@ -25,21 +31,24 @@ impl FullFeature {
                 filled,
                 reply,
             } => {
-                let numbering = self.numbering();
                 let Some((itt, task)) = self.tasks.by_id(task) else {
                     return;
                 };
+                let (link, lun) = (task.link, task.lun);
                 let get = GetData {
                     itt,
-                    lun: task.lun,
+                    lun,
                     offset,
                     buf,
                     filled,
-                    numbering,
+                    numbering: self.numbering(link),
                 };
-                self.tasks
-                    .await_data(itt, reply, now, self.limits.data_out_timeout);
-                actions.push_back(Action::Get(get));
+                let patience = self.limits.data_out_timeout;
+                self.tasks.await_data(itt, reply, now, patience);
+                if self.params.error_recovery_level > 0 {
+                    self.tasks.look_after(now, patience / LOOKS);
+                }
+                actions.push_back(Action::Get(link, get));
             }
             TaskEvent::Put {
                 task,
@@ -51,13 +60,18 @@ impl FullFeature {
                 let Some((itt, task)) = self.tasks.by_id(task) else {
                     return;
                 };
-                let (lun, put) = (task.lun, HeldPut { offset, buf, budget });
+                let (link, lun) = (task.link, task.lun);
+                let put = HeldPut { offset, buf, budget };
                 // Only a piece that nothing but the end follows may be held back: a task that waits for its share of
                 // the bytes in flight must not be what keeps a share from coming free.
                 if is_last {
                     task.held = Some(put);
                 } else {
-                    actions.push_back(Action::Put(self.put(itt, lun, put, None)));
+                    task.missing = task
+                        .missing
+                        .saturating_sub(u32::try_from(put.buf.len()).unwrap_or(u32::MAX));
+                    let put = self.put(link, itt, lun, put, None);
+                    actions.push_back(Action::Put(link, put));
                 }
             }
             TaskEvent::Done { task, outcome } => {
@@ -101,22 +115,29 @@ impl FullFeature {
     }
 
     fn end(&mut self, itt: Itt, mut task: Task, outcome: &Outcome, actions: &mut VecDeque<Action>) {
-        let held = task.held.take();
+        let (link, held) = (task.link, task.held.take());
         match *outcome {
             Outcome::Status {
                 status: Status::Good,
                 residual,
                 ..
             } => match held {
-                // GOOD rides on the last Data-In (§11.7.3).
-                Some(put) => {
+                // GOOD rides on the last Data-In (§11.7.3), unless both may be asked for again, by SNACKs of their own.
+                Some(put) if self.params.error_recovery_level == 0 => {
                     let last = FinalStatus {
                         status: Status::Good as u8,
                         residual,
                     };
-                    actions.push_back(Action::Put(self.put(itt, task.lun, put, Some(last))));
+                    let put = self.put(link, itt, task.lun, put, Some(last));
+                    actions.push_back(Action::Put(link, put));
                 }
-                None => self.respond_scsi(itt, Status::Good, Bytes::new(), residual, actions),
+                held => {
+                    if let Some(put) = held {
+                        let put = self.put(link, itt, task.lun, put, None);
+                        actions.push_back(Action::Put(link, put));
+                    }
+                    self.respond_scsi(link, itt, Status::Good, Bytes::new(), residual, actions);
+                }
             },
             Outcome::Status {
                 status,
@@ -124,23 +145,41 @@ impl FullFeature {
                 residual,
             } => {
                 if let Some(put) = held {
-                    actions.push_back(Action::Put(self.put(itt, task.lun, put, None)));
+                    let put = self.put(link, itt, task.lun, put, None);
+                    actions.push_back(Action::Put(link, put));
                 }
                 let data = sense.map_or_else(Bytes::new, |sense| sense_segment(&sense));
-                self.respond_scsi(itt, status, data, residual, actions);
+                self.respond_scsi(link, itt, status, data, residual, actions);
             }
             // Aborted by another nexus: the initiator hears of it by a unit attention, not by a status.
-            Outcome::Aborted => return actions.push_back(Action::Release(itt)),
+            Outcome::Aborted => return actions.push_back(Action::Release(link, itt)),
         }
-        actions.push_back(Action::End(itt));
+        actions.push_back(Action::End(link, itt));
     }
 
-    fn put(&mut self, itt: Itt, lun: iscsi_proto::Lun, put: HeldPut, last: Option<FinalStatus>) -> PutData {
+    /// The status of a task that was aborted although its initiator did not ask for that. `missing` bytes of its data
+    /// did not move.
+    pub(super) fn respond_aborted(
+        &mut self,
+        link: LinkId,
+        itt: Itt,
+        missing: u32,
+        actions: &mut VecDeque<Action>,
+    ) {
+        let residual = match missing {
+            0 => Residual::None,
+            len => Residual::Underflow(len),
+        };
+        let data = sense_segment(&Sense::ABORTED_COMMAND);
+        self.respond_scsi(link, itt, Status::CheckCondition, data, residual, actions);
+    }
+
+    fn put(&mut self, link: LinkId, itt: Itt, lun: Lun, put: HeldPut, last: Option<FinalStatus>) -> PutData {
         let HeldPut { offset, buf, budget } = put;
         let numbering = if last.is_some() {
-            self.respond()
+            self.respond(link)
         } else {
-            self.numbering()
+            self.numbering(link)
         };
         PutData {
             itt,
@@ -155,13 +194,14 @@ impl FullFeature {
 
     fn respond_scsi(
         &mut self,
+        link: LinkId,
         itt: Itt,
         status: Status,
         data: Bytes,
         residual: Residual,
         actions: &mut VecDeque<Action>,
     ) {
-        let numbering = self.respond();
+        let numbering = self.respond(link);
         let response = ScsiResponse {
             itt,
             response: ScsiResponseCode::CompletedAtTarget,
@@ -175,7 +215,7 @@ impl FullFeature {
             // The mover counts the PDUs it made.
             exp_data_sn: 0,
         };
-        actions.push_back(Action::Send(Response::ScsiResponse(response), data));
+        self.say(link, Response::ScsiResponse(response), data, actions);
     }
 }
 

@@ -8,18 +8,21 @@ use bytes::Bytes;
 use iscsi_proto::pdu::{
     Function, RejectReason, Request, Response, TaskManagementRequest, TaskManagementResponse, TmfResponse,
 };
-use iscsi_proto::{Itt, Lun};
+use iscsi_proto::{Itt, Lun, Sn};
 
 use super::SessionType;
-use super::event::Action;
-use super::full_feature::{FullFeature, IMMEDIATE_MAX, Ordered};
+use super::event::{Action, LinkId};
+use super::full_feature::{FullFeature, IMMEDIATE_MAX, Item};
+use super::management::BegunTmf;
 use super::params::QUERIES_SINCE;
 use super::registry::Node;
+use super::tasks::Task;
 use crate::scsi::TmfOutcome;
 
 impl FullFeature {
     pub(super) fn task_management(
         &mut self,
+        link: LinkId,
         pdu: &TaskManagementRequest,
         node: &Node,
         now: Instant,
@@ -27,21 +30,37 @@ impl FullFeature {
     ) {
         let refused = if self.params.session_type == SessionType::Discovery {
             Some(RejectReason::CommandNotSupported)
-        } else if self.tmfs.contains(pdu.itt) || self.is_in_use(pdu.itt) {
+        } else if self.tmfs.contains(pdu.itt) || self.deferred.contains(pdu.itt) || self.is_in_use(pdu.itt) {
             Some(RejectReason::TaskInProgress)
-        } else if self.tmfs.len() >= IMMEDIATE_MAX {
+        } else if self.tmfs.len() + self.deferred.len() >= IMMEDIATE_MAX {
             Some(RejectReason::ImmediateCommandReject)
         } else {
             None
         };
         if let Some(reason) = refused {
-            return self.reject(&Request::TaskManagement(pdu.clone()).encode(), reason, actions);
+            let header = Request::TaskManagement(pdu.clone()).encode();
+            return self.reject(link, &header, reason, actions);
         }
+        if is_of_many_tasks(pdu.function) && self.misses_commands_before(pdu.cmd_sn) {
+            return self.deferred.add(link, pdu.clone(), now);
+        }
+        self.manage(link, pdu, now, actions);
+        self.run_ready(node, now, actions);
+    }
+
+    /// Does what a request asks for.
+    pub(super) fn manage(
+        &mut self,
+        link: LinkId,
+        pdu: &TaskManagementRequest,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) {
         match pdu.function {
-            Function::AbortTask => self.abort_task(pdu, now, actions),
+            Function::AbortTask => self.abort_task(link, pdu, now, actions),
             Function::AbortTaskSet | Function::ClearTaskSet | Function::LogicalUnitReset => {
                 let number = pdu.lun.number();
-                self.abort_many(pdu, |lun| lun.number() == number, now, actions);
+                self.abort_many(link, pdu, |lun| lun.number() == number, now, actions);
             }
             Function::QueryTask
             | Function::QueryTaskSet
@@ -49,50 +68,60 @@ impl FullFeature {
             | Function::QueryAsyncEvent
                 if self.params.protocol_level < QUERIES_SINCE =>
             {
-                self.answer_tmf_at_once(pdu.itt, TmfResponse::NotSupported, now, actions);
+                self.answer_tmf_at_once(link, pdu.itt, TmfResponse::NotSupported, now, actions);
             }
             Function::TargetWarmReset | Function::TargetColdReset | Function::ITNexusReset => {
-                self.abort_many(pdu, |_| true, now, actions);
+                self.abort_many(link, pdu, |_| true, now, actions);
             }
             Function::ClearAca | Function::QueryTaskSet | Function::QueryAsyncEvent => {
-                self.abort_many(pdu, |_| false, now, actions);
+                self.abort_many(link, pdu, |_| false, now, actions);
             }
             Function::QueryTask => {
                 let response = self.query_task(pdu);
-                self.answer_tmf_at_once(pdu.itt, response, now, actions);
+                self.answer_tmf_at_once(link, pdu.itt, response, now, actions);
             }
-            Function::TaskReassign => {
-                self.answer_tmf_at_once(pdu.itt, TmfResponse::ReassignNotSupported, now, actions);
-            }
+            Function::TaskReassign => self.reassign(link, pdu, actions),
             Function::Unknown(_) => {
-                self.answer_tmf_at_once(pdu.itt, TmfResponse::NotSupported, now, actions);
+                self.answer_tmf_at_once(link, pdu.itt, TmfResponse::NotSupported, now, actions);
             }
         }
-        self.run_ready(node, now, actions);
     }
 
     /// §11.6.1: a task that is here is aborted; one that may still be on its way counts as received and will not run;
     /// any other does not exist.
-    fn abort_task(&mut self, pdu: &TaskManagementRequest, now: Instant, actions: &mut VecDeque<Action>) {
+    fn abort_task(
+        &mut self,
+        link: LinkId,
+        pdu: &TaskManagementRequest,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) {
         let referenced = pdu.referenced_itt;
         let addressed = |lun: Lun| lun.number() == pdu.lun.number();
         if self.tasks.get(referenced).is_some_and(|task| addressed(task.lun)) {
-            self.drop_tasks(&[referenced], actions);
-            self.tmfs.begin(
-                pdu.itt,
-                Some(TmfResponse::Complete.into()),
-                &[referenced],
-                false,
-                now,
-            );
+            let releasing = self.drop_tasks(&[referenced], actions);
+            let tmf = BegunTmf {
+                link,
+                itt: pdu.itt,
+                outcome: Some(TmfResponse::Complete.into()),
+                releasing: &releasing,
+                fence: self.fence(link, now, actions),
+                fence_patience: self.limits.nop_timeout,
+                drops_sessions: false,
+            };
+            self.tmfs.begin(tmf, now);
             return self.answer_tmfs(now, actions);
         }
-        let waited = self.window.withdraw(|_, item| match item {
-            Ordered::Command { pdu, .. } => pdu.itt == referenced && addressed(pdu.lun),
-            Ordered::Control { .. } => false,
+        let waited = self.window.withdraw(|_, ordered| match &ordered.item {
+            Item::Command { pdu, .. } => pdu.itt == referenced && addressed(pdu.lun),
+            Item::Control { .. } => false,
         });
-        let response = if !waited.is_empty() {
-            actions.push_back(Action::End(referenced));
+        let response = if self.leftovers.forget_task(referenced) {
+            // It has ended, and nobody knows: with its status goes all that is left of it.
+            actions.push_back(Action::Discard(referenced));
+            TmfResponse::Complete
+        } else if let Some(waited) = waited.first() {
+            actions.push_back(Action::End(waited.link, referenced));
             TmfResponse::Complete
         } else if self.tasks.get(referenced).is_none()
             // Less, not less or equal: a task for immediate delivery is named by the CmdSN that the next command will
@@ -104,7 +133,7 @@ impl FullFeature {
         } else {
             TmfResponse::TaskDoesNotExist
         };
-        self.answer_tmf_at_once(pdu.itt, response, now, actions);
+        self.answer_tmf_at_once(link, pdu.itt, response, now, actions);
     }
 
     /// Whether the task is here, running or waiting its turn (SAM-5 §7.8): succeeded when it is.
@@ -113,11 +142,11 @@ impl FullFeature {
         let runs = self.tasks.get(pdu.referenced_itt);
         let mut waiting = self.window.early();
         let is_here = runs.is_some_and(|task| addressed(task.lun))
-            || waiting.any(|item| match item {
-                Ordered::Command { pdu: command, .. } => {
+            || waiting.any(|ordered| match &ordered.item {
+                Item::Command { pdu: command, .. } => {
                     command.itt == pdu.referenced_itt && addressed(command.lun)
                 }
-                Ordered::Control { .. } => false,
+                Item::Control { .. } => false,
             });
         if is_here {
             TmfResponse::Succeeded
@@ -130,24 +159,39 @@ impl FullFeature {
     /// that wait behind a hole and were sent before the request (§4.2.3.2).
     fn abort_many(
         &mut self,
+        link: LinkId,
         pdu: &TaskManagementRequest,
         concerns: impl Fn(Lun) -> bool,
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        let waited = self.window.withdraw(|cmd_sn, item| match item {
-            Ordered::Command { pdu: command, .. } => concerns(command.lun) && cmd_sn.precedes(pdu.cmd_sn),
-            Ordered::Control { .. } => false,
+        let several = self.links.len() > 1;
+        let waited = self.window.withdraw(|cmd_sn, ordered| match &ordered.item {
+            Item::Command { pdu: command, .. } => concerns(command.lun) && cmd_sn.precedes(pdu.cmd_sn),
+            Item::Control { .. } => false,
         });
-        for item in waited {
-            if let Ordered::Command { pdu, .. } = item {
-                actions.push_back(Action::End(pdu.itt));
+        for ordered in waited {
+            if let Item::Command { pdu, .. } = ordered.item {
+                actions.push_back(Action::End(ordered.link, pdu.itt));
             }
         }
-        let concerned = self.tasks.tags(|task| concerns(task.lun));
-        self.drop_tasks(&concerned, actions);
-        let drops_sessions = pdu.function == Function::TargetColdReset;
-        self.tmfs.begin(pdu.itt, None, &concerned, drops_sessions, now);
+        // By another connection, commands may have come that were sent later. The device makes no difference: the
+        // initiator is told of them, since it will not take them for aborted.
+        let overtook = |task: &Task| several && !task.immediate && !task.cmd_sn.precedes(pdu.cmd_sn);
+        let later = self.tasks.tags(|task| concerns(task.lun) && overtook(task));
+        let concerned = self.tasks.tags(|task| concerns(task.lun) && !overtook(task));
+        let releasing = self.drop_tasks(&concerned, actions);
+        self.abort_with_status(&later, actions);
+        let tmf = BegunTmf {
+            link,
+            itt: pdu.itt,
+            outcome: None,
+            releasing: &releasing,
+            fence: self.fence(link, now, actions),
+            fence_patience: self.limits.nop_timeout,
+            drops_sessions: pdu.function == Function::TargetColdReset,
+        };
+        self.tmfs.begin(tmf, now);
         actions.push_back(Action::Manage {
             itt: pdu.itt,
             function: pdu.function,
@@ -157,23 +201,72 @@ impl FullFeature {
 
     fn answer_tmf_at_once(
         &mut self,
+        link: LinkId,
         itt: Itt,
         response: TmfResponse,
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        self.tmfs.begin(itt, Some(response.into()), &[], false, now);
+        let tmf = BegunTmf {
+            link,
+            itt,
+            outcome: Some(response.into()),
+            releasing: &[],
+            fence: self.fence(link, now, actions),
+            fence_patience: self.limits.nop_timeout,
+            drops_sessions: false,
+        };
+        self.tmfs.begin(tmf, now);
         self.answer_tmfs(now, actions);
     }
 
-    /// Tells tasks that they are aborted, and forgets them: whatever they still say is not heard, but for their end.
-    fn drop_tasks(&mut self, concerned: &[Itt], actions: &mut VecDeque<Action>) {
+    /// What has to be acknowledged on other connections before an answer goes out on this one; those that owe it are
+    /// asked by a NOP-In (§4.2.2.3.3).
+    fn fence(&mut self, link: LinkId, now: Instant, actions: &mut VecDeque<Action>) -> Vec<(LinkId, Sn)> {
+        let others = self.links.iter_mut().filter(|other| other.id != link);
+        let owing = others.filter(|other| other.acknowledged != other.stat_sn);
+        let asked: Vec<_> = owing
+            .map(|other| (other.id, other.stat_sn, other.keepalive.ask_now(now)))
+            .collect();
+        asked
+            .into_iter()
+            .map(|(other, wanted, ttt)| {
+                self.send_ping(other, ttt, actions);
+                (other, wanted)
+            })
+            .collect()
+    }
+
+    /// Tells tasks that they are aborted, and forgets them: whatever they still say is not heard, but for their end. Gives
+    /// those whose mover has to let go of them.
+    pub(super) fn drop_tasks(&mut self, concerned: &[Itt], actions: &mut VecDeque<Action>) -> Vec<Itt> {
+        let mut releasing = Vec::new();
         for itt in concerned {
-            if let Some(task) = self.tasks.remove(*itt) {
-                task.abort.fire();
-                self.abandoned += 1;
-                self.task_ended(task.immediate);
-                actions.push_back(Action::Release(*itt));
+            let Some(task) = self.tasks.remove(*itt) else {
+                continue;
+            };
+            task.abort.fire();
+            self.abandoned += 1;
+            self.task_ended(task.immediate);
+            let Some(adrift) = task.adrift else {
+                releasing.push(*itt);
+                actions.push_back(Action::Release(task.link, *itt));
+                continue;
+            };
+            // One that has ended already says so no more.
+            self.abandoned -= usize::from(adrift.has_ended());
+            actions.push_back(Action::Discard(*itt));
+        }
+        releasing
+    }
+
+    /// Ends tasks with ABORTED COMMAND, and lets go of them.
+    pub(super) fn abort_with_status(&mut self, concerned: &[Itt], actions: &mut VecDeque<Action>) {
+        for itt in concerned {
+            if let Some(task) = self.tasks.get(*itt) {
+                let (link, missing) = (task.link, task.missing);
+                self.drop_tasks(&[*itt], actions);
+                self.respond_aborted(link, *itt, missing, actions);
             }
         }
     }
@@ -190,22 +283,51 @@ impl FullFeature {
         self.answer_tmfs(now, actions);
     }
 
+    pub(super) fn respond_tmf(
+        &mut self,
+        link: LinkId,
+        itt: Itt,
+        outcome: TmfOutcome,
+        actions: &mut VecDeque<Action>,
+    ) {
+        let numbering = self.respond(link);
+        let response = TaskManagementResponse {
+            response: outcome.response,
+            additional: outcome.additional,
+            itt,
+            stat_sn: numbering.stat_sn,
+            exp_cmd_sn: numbering.exp_cmd_sn,
+            max_cmd_sn: numbering.max_cmd_sn,
+        };
+        self.say(link, Response::TaskManagement(response), Bytes::new(), actions);
+    }
+
     /// Answers every request that has nothing to wait for any more.
     pub(super) fn answer_tmfs(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
         while let Some(due) = self.tmfs.take_due(now) {
-            let numbering = self.respond();
-            let response = TaskManagementResponse {
-                response: due.outcome.response,
-                additional: due.outcome.additional,
-                itt: due.itt,
-                stat_sn: numbering.stat_sn,
-                exp_cmd_sn: numbering.exp_cmd_sn,
-                max_cmd_sn: numbering.max_cmd_sn,
-            };
-            actions.push_back(Action::Send(Response::TaskManagement(response), Bytes::new()));
+            self.respond_tmf(due.link, due.itt, due.outcome, actions);
             if due.drops_sessions {
                 actions.push_back(Action::DropSessions);
             }
         }
+    }
+}
+
+/// Functions that concern tasks by their logical unit, and not by their tag.
+fn is_of_many_tasks(function: Function) -> bool {
+    match function {
+        Function::AbortTaskSet
+        | Function::ClearTaskSet
+        | Function::ITNexusReset
+        | Function::LogicalUnitReset
+        | Function::TargetColdReset
+        | Function::TargetWarmReset => true,
+        Function::AbortTask
+        | Function::ClearAca
+        | Function::QueryAsyncEvent
+        | Function::QueryTask
+        | Function::QueryTaskSet
+        | Function::TaskReassign
+        | Function::Unknown(_) => false,
     }
 }

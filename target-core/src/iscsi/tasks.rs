@@ -1,12 +1,15 @@
-//! The commands of one connection that have not been answered, by initiator task tag.
+//! The commands of one session that have not been answered, by initiator task tag.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use backstores::IoBuf;
-use iscsi_proto::{Itt, Lun};
+use iscsi_proto::pdu::ScsiCommand;
+use iscsi_proto::{Itt, Lun, Sn};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::event::LinkId;
+use super::reassign::Adrift;
 use crate::scsi::Sense;
 use crate::transfer::{AbortSignal, TaskId};
 
@@ -21,6 +24,8 @@ pub(super) struct TaskTable {
     immediate: usize,
     /// When to look for a task that waits for Data-Out in vain; `None` while none waits.
     look_for_stuck: Option<Instant>,
+    /// When to look for tasks whose Data-Out may have been lost; `None` while none waits, and always at level 0.
+    look_for_waiting: Option<Instant>,
     /// When a wish for Data-Out was last fulfilled.
     data_came: Option<Instant>,
 }
@@ -29,6 +34,13 @@ pub(super) struct TaskTable {
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) id: TaskId,
+    /// Its connection: data and status go by no other (§4.2.5).
+    pub(super) link: LinkId,
+    /// Its connection is gone, and it has no other yet.
+    pub(super) adrift: Option<Box<Adrift>>,
+    pub(super) cmd_sn: Sn,
+    /// Bytes that were announced and have not moved, of a task with Data-In.
+    pub(super) missing: u32,
     pub(super) lun: Lun,
     pub(super) immediate: bool,
     pub(super) abort: AbortSignal,
@@ -49,6 +61,7 @@ pub(super) struct HeldPut {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct StuckTask {
     pub(super) itt: Itt,
+    pub(super) link: LinkId,
     pub(super) waited: Duration,
 }
 
@@ -60,13 +73,18 @@ struct PendingGet {
 
 impl TaskTable {
     /// Enters a command. Its tag is in use by no other.
-    pub(super) fn start(&mut self, itt: Itt, lun: Lun, immediate: bool) -> (TaskId, AbortSignal) {
+    pub(super) fn start(&mut self, link: LinkId, pdu: &ScsiCommand) -> (TaskId, AbortSignal) {
+        let (itt, lun, immediate) = (pdu.itt, pdu.lun, pdu.immediate);
         self.started = self.started.wrapping_add(1);
         // The tag in the low half leads back to the entry; the count above tells a tag's tasks apart.
         let id = TaskId(u64::from(self.started) << 32 | u64::from(itt.0));
         let abort = AbortSignal::default();
         let task = Task {
             id,
+            link,
+            adrift: None,
+            cmd_sn: pdu.cmd_sn,
+            missing: pdu.expected_len,
             lun,
             immediate,
             abort: abort.clone(),
@@ -96,6 +114,30 @@ impl TaskTable {
         let task = self.tasks.remove(&itt.0)?;
         self.immediate -= usize::from(task.immediate);
         Some(task)
+    }
+
+    /// A task's connection is gone.
+    pub(super) fn set_adrift(&mut self, itt: Itt, adrift: Adrift) {
+        if let Some(task) = self.tasks.get_mut(&itt.0) {
+            task.adrift = Some(Box::new(adrift));
+        }
+    }
+
+    /// A task without a connection gets another; its patience for Data-Out begins anew.
+    pub(super) fn take_up(&mut self, itt: Itt, link: LinkId, now: Instant) -> Option<Adrift> {
+        let task = self.tasks.get_mut(&itt.0)?;
+        let adrift = task.adrift.take()?;
+        task.link = link;
+        if let Some(get) = &mut task.get {
+            get.since = now;
+        }
+        Some(*adrift)
+    }
+
+    /// Until when tasks without a connection are kept.
+    pub(super) fn adrift_until(&self) -> Option<Instant> {
+        let adrift = self.tasks.values().filter_map(|task| task.adrift.as_ref());
+        adrift.map(|adrift| adrift.until).min()
     }
 
     /// Tags of the tasks that `concerns` picks.
@@ -130,6 +172,33 @@ impl TaskTable {
         }
     }
 
+    /// Some Data-Out came.
+    pub(super) fn data_came(&mut self, now: Instant) {
+        self.data_came = Some(now);
+    }
+
+    /// Tasks that wait for Data-Out are to be looked after from now on.
+    pub(super) fn look_after(&mut self, now: Instant, patience: Duration) {
+        self.look_for_waiting.get_or_insert(now + patience);
+    }
+
+    /// When [`Self::find_waiting`] has to be asked.
+    pub(super) fn look_for_waiting(&self) -> Option<Instant> {
+        self.look_for_waiting
+    }
+
+    /// Once in each `patience`, the tasks that wait for Data-Out.
+    pub(super) fn find_waiting(&mut self, now: Instant, patience: Duration) -> Vec<(LinkId, Itt)> {
+        if self.look_for_waiting.is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        let waits = |task: &Task| task.get.is_some() && task.adrift.is_none();
+        let waiting = self.tasks.iter().filter(|(_, task)| waits(task));
+        let waiting: Vec<_> = waiting.map(|(itt, task)| (task.link, Itt(*itt))).collect();
+        self.look_for_waiting = (!waiting.is_empty()).then(|| now + patience);
+        waiting
+    }
+
     /// When [`Self::find_stuck`] has to be asked.
     pub(super) fn look_for_stuck(&self) -> Option<Instant> {
         self.look_for_stuck
@@ -144,8 +213,9 @@ impl TaskTable {
         let waiting = self
             .tasks
             .iter()
-            .filter_map(|(itt, task)| Some((Itt(*itt), task.get.as_ref()?.since)));
-        let Some((itt, since)) = waiting.min_by_key(|(_, since)| *since) else {
+            .filter(|(_, task)| task.adrift.is_none())
+            .filter_map(|(itt, task)| Some((Itt(*itt), task.link, task.get.as_ref()?.since)));
+        let Some((itt, link, since)) = waiting.min_by_key(|(.., since)| *since) else {
             self.look_for_stuck = None;
             return None;
         };
@@ -154,6 +224,7 @@ impl TaskTable {
         self.look_for_stuck = Some(due);
         (due <= now).then(|| StuckTask {
             itt,
+            link,
             waited: now.duration_since(since),
         })
     }
@@ -181,9 +252,26 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
+    fn command(itt: u32) -> ScsiCommand {
+        ScsiCommand {
+            immediate: false,
+            is_final: true,
+            read: false,
+            write: false,
+            attribute: iscsi_proto::pdu::TaskAttribute::Simple,
+            priority: 0,
+            lun: Lun::ZERO,
+            itt: Itt(itt),
+            expected_len: 0,
+            cmd_sn: Sn(0),
+            exp_stat_sn: Sn(0),
+            cdb: [0; 16],
+        }
+    }
+
     fn wait(table: &mut TaskTable, itt: u32, now: Instant) -> oneshot::Receiver<Result<IoBuf, Sense>> {
         let (reply, received) = oneshot::channel();
-        table.start(Itt(itt), Lun::ZERO, false);
+        table.start(LinkId(0), &command(itt));
         table.await_data(Itt(itt), reply, now, PATIENCE);
         received
     }
@@ -229,9 +317,9 @@ mod tests {
     #[test]
     fn an_event_of_a_removed_task_does_not_reach_the_next_task_with_its_tag() {
         let mut table = TaskTable::default();
-        let (old, _) = table.start(Itt(5), Lun::ZERO, false);
+        let (old, _) = table.start(LinkId(0), &command(5));
         table.remove(Itt(5));
-        let (new, _) = table.start(Itt(5), Lun::ZERO, false);
+        let (new, _) = table.start(LinkId(0), &command(5));
         assert!(table.by_id(old).is_none());
         assert!(table.by_id(new).is_some());
     }

@@ -116,6 +116,18 @@ impl<T> CommandWindow<T> {
             .collect()
     }
 
+    /// Takes early arrivals back out as if they had never arrived: their numbers are waited for.
+    pub(super) fn forget(&mut self, unwanted: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut forgotten = Vec::new();
+        self.early.retain(|_, slot| {
+            let taken = slot.take_if(|item| unwanted(item));
+            let stays = taken.is_none();
+            forgotten.extend(taken);
+            stays
+        });
+        forgotten
+    }
+
     /// What waits behind a hole.
     pub(super) fn early(&self) -> impl Iterator<Item = &T> {
         self.early.values().flatten()
@@ -189,6 +201,19 @@ mod tests {
         assert!(!window.give_up(Sn(11)));
         assert!(!window.expects(Sn(11)));
         assert_eq!(window.arrive(Sn(11), 'x'), Arrival::Ignored);
+    }
+
+    #[test]
+    fn what_is_forgotten_may_arrive_again() {
+        let mut window = CommandWindow::new(Sn(10), 8);
+        assert_eq!(window.arrive(Sn(11), 'b'), Arrival::Early);
+        assert_eq!(window.arrive(Sn(12), 'c'), Arrival::Early);
+        assert_eq!(window.forget(|item| *item == 'b'), ['b']);
+        assert!(window.expects(Sn(11)));
+        assert_eq!(window.arrive(Sn(10), 'a'), Arrival::Next('a'));
+        assert_eq!(window.next_ready(), None);
+        assert_eq!(window.arrive(Sn(11), 'b'), Arrival::Next('b'));
+        assert_eq!(window.next_ready(), Some('c'));
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub enum UnitAttention {
     SoftThresholdReached,
     /// 2f/00: commands cleared by another initiator.
     CommandsCleared,
+    /// 47/7f: some commands ended with their connection.
+    CommandsClearedByProtocol,
     /// 3f/0e
     ReportedLunsChanged,
     /// 3f/03
@@ -58,6 +60,7 @@ impl UnitAttention {
             Self::RegistrationsPreempted => Sense::REGISTRATIONS_PREEMPTED,
             Self::CapacityChanged => Sense::CAPACITY_DATA_HAS_CHANGED,
             Self::CommandsCleared => Sense::COMMANDS_CLEARED_BY_ANOTHER_INITIATOR,
+            Self::CommandsClearedByProtocol => Sense::COMMANDS_CLEARED_BY_PROTOCOL_EVENT,
             Self::ReportedLunsChanged => Sense::REPORTED_LUNS_DATA_HAS_CHANGED,
             Self::InquiryDataChanged => Sense::INQUIRY_DATA_HAS_CHANGED,
         }
@@ -77,6 +80,7 @@ impl UnitAttention {
             | Self::RegistrationsPreempted
             | Self::CapacityChanged
             | Self::CommandsCleared
+            | Self::CommandsClearedByProtocol
             | Self::ReportedLunsChanged
             | Self::InquiryDataChanged => false,
         }
@@ -108,6 +112,7 @@ impl UnitAttention {
             | Self::RegistrationsPreempted
             | Self::CapacityChanged
             | Self::CommandsCleared
+            | Self::CommandsClearedByProtocol
             | Self::ReportedLunsChanged
             | Self::InquiryDataChanged => 4,
         }

@@ -258,6 +258,13 @@ impl TargetDevice {
         }
     }
 
+    /// Raises a unit attention on one unit for one nexus.
+    pub(crate) fn raise_for(&self, nexus: &Arc<NexusId>, lun: Lun, attention: UnitAttention) {
+        if let Some(unit) = lun.number().and_then(|number| self.unit(number)) {
+            unit.raise_for(nexus, attention);
+        }
+    }
+
     /// The unit of a number.
     pub(crate) fn unit(&self, number: u16) -> Option<Arc<LogicalUnit>> {
         self.luns.read().expect(UNPOISONED).get(&number).cloned()

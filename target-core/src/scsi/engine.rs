@@ -178,7 +178,7 @@ fn admit(
         // Only commands that say so answer for a unit that is not there (SPC-4 §6.6, §6.33, §6.39).
         return match spec {
             Ok(spec) if !spec.needs.unit => {
-                check_usage(spec, cdb)?;
+                check_usage(spec, cdb, false)?;
                 Ok(Admitted {
                     spec,
                     range: None,
@@ -219,7 +219,7 @@ fn admit(
         .answered
         .check(device.access_state(nexus.target.tpgt))?;
     unit.erasure().check(spec.needs.erasure)?;
-    check_usage(spec, cdb)?;
+    check_usage(spec, cdb, unit.is_protected())?;
     let range = match spec.needs.range {
         Some(field) => Some(check_range((field.extract)(cdb, unit.blocks()), unit)?),
         None => None,
@@ -305,7 +305,8 @@ fn conclude(failure: Failure, unit: Option<&LogicalUnit>) -> Failure {
             tracing::warn!(serial = unit.map(|unit| &*unit.config().serial), %error, "store failed");
             let sense = Sense::from_store(&error);
             match unit {
-                Some(unit) if sense.key == SenseKey::MediumError => {
+                // The medium failed, or a block and its protection information do not fit each other.
+                Some(unit) if matches!(sense.key, SenseKey::MediumError | SenseKey::AbortedCommand) => {
                     sense.at(error.at / u64::from(unit.store().geometry().block_size))
                 }
                 Some(_) | None => sense,
@@ -328,7 +329,7 @@ fn find(cdb: Cdb<'_>, unit: Option<&LogicalUnit>) -> Result<&'static CommandSpec
         .unwrap_or_default()
         .iter()
         .take_while(|spec| spec.opcode == cdb.opcode())
-        .filter(|spec| unit.is_none_or(|unit| spec.offer.includes(unit)))
+        .filter(|spec| unit.is_none_or(|unit| spec.exists_on(unit)))
         .peekable();
     if candidates.peek().is_none() {
         return Err(Sense::INVALID_COMMAND_OPERATION_CODE.in_cdb(0, None).into());
@@ -345,9 +346,9 @@ fn find(cdb: Cdb<'_>, unit: Option<&LogicalUnit>) -> Result<&'static CommandSpec
         })
 }
 
-/// 05/24/00, pointing at the first bit that is set and that the command does not know. That includes protection
-/// information and everything else we do not offer.
-fn check_usage(spec: &CommandSpec, cdb: Cdb<'_>) -> Result<(), Failure> {
+/// 05/24/00, pointing at the first bit that is set and that the command does not know. That includes everything that we,
+/// or this unit, do not offer.
+fn check_usage(spec: &CommandSpec, cdb: Cdb<'_>, is_protected: bool) -> Result<(), Failure> {
     let len = spec.usage.len();
     if cdb.bytes().len() < len {
         // A CDB longer than sixteen bytes came without the header segment that carries its end.
@@ -358,8 +359,8 @@ fn check_usage(spec: &CommandSpec, cdb: Cdb<'_>) -> Result<(), Failure> {
     } else {
         len - 1
     };
-    for (byte, (used, value)) in spec.usage.iter().zip(cdb.bytes()).enumerate() {
-        let mut unknown = value & !used;
+    for (byte, value) in cdb.bytes()[..len].iter().enumerate() {
+        let mut unknown = value & !spec.usage_at(byte, is_protected);
         if byte == 0 {
             continue;
         }

@@ -20,9 +20,30 @@ use super::task_set::TaskSet;
 use super::{Failure, MarkKeeper, SanitizeMark, Sense, SoftThreshold, UnitAttention};
 use crate::nexus::NexusId;
 
+/// What kind of device a unit is (PERIPHERAL DEVICE TYPE, SPC-4 §6.6.2).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DeviceType {
+    /// A CD or DVD drive. Its store has blocks of 2048 bytes and is read-only.
+    Cdrom,
+    /// A disk.
+    Disk,
+}
+
+impl DeviceType {
+    /// PERIPHERAL DEVICE TYPE.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Cdrom => 0x05,
+            Self::Disk => 0x00,
+        }
+    }
+}
+
 /// Who a unit is and how it behaves; fixed while it lives.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnitConfig {
+    /// Which commands it has.
+    pub device_type: DeviceType,
     /// NAA identifier, 16 bytes of type 6 or 8 bytes of type 3 or 5 (SPC-4 §7.8.6.6).
     pub naa: Vec<u8>,
     /// Unit serial number, ASCII.
@@ -138,6 +159,11 @@ impl LogicalUnit {
         &self.store
     }
 
+    /// Whether its blocks have protection information (type 1).
+    pub(crate) fn is_protected(&self) -> bool {
+        self.store.abilities().protection
+    }
+
     /// Capacity in blocks, as it is now.
     pub(crate) fn blocks(&self) -> u64 {
         let geometry = self.store.geometry();
@@ -162,6 +188,9 @@ impl LogicalUnit {
     /// What its mode pages depend on.
     pub(crate) fn mode_subject<'a>(&self, geometry: &'a Geometry) -> ModeSubject<'a> {
         ModeSubject {
+            device_type: self.config.device_type,
+            is_protected: self.is_protected(),
+            is_locked: self.medium().check_removable().is_err(),
             geometry,
             soft_threshold: self.soft_threshold(),
             current: self.mode_parameters(),
@@ -300,12 +329,16 @@ impl LogicalUnit {
         }
     }
 
-    /// 02/3A/00 unless a medium is loaded.
+    /// 02/3A/00 unless a medium is loaded; 02/3A/02 of a drive with a tray, which an eject opens.
     pub(crate) fn check_medium(&self) -> Result<(), Failure> {
-        if self.config.removable && !self.medium().is_loaded() {
-            return Err(Sense::MEDIUM_NOT_PRESENT.into());
+        if !self.config.removable || self.medium().is_loaded() {
+            return Ok(());
         }
-        Ok(())
+        Err(match self.config.device_type {
+            DeviceType::Cdrom => Sense::MEDIUM_NOT_PRESENT_TRAY_OPEN,
+            DeviceType::Disk => Sense::MEDIUM_NOT_PRESENT,
+        }
+        .into())
     }
 
     /// 07/27/00 unless the medium may be changed.
@@ -358,7 +391,7 @@ impl LogicalUnit {
     /// reservations.
     pub(crate) fn lose_nexus(&self, nexus: &Arc<NexusId>) {
         self.tasks.abort(|owner| same(owner, nexus));
-        self.medium().allow(nexus);
+        self.medium().forget(nexus);
         self.reservations.nexus_lost(nexus);
         self.copies.forget_nexus(nexus);
     }

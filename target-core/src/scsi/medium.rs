@@ -1,7 +1,7 @@
 //! The medium of a removable unit: loaded or ejected, and which nexuses prevent its removal (PREVENT ALLOW MEDIUM
 //! REMOVAL, START STOP UNIT). A pure value; a unit that is not removable always has its medium.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{Failure, Sense};
 use crate::nexus::NexusId;
@@ -11,6 +11,22 @@ use crate::nexus::NexusId;
 pub(crate) struct Medium {
     loaded: bool,
     prevented_by: HashSet<NexusId>,
+    /// How often it was put in or taken out. The first time was before anybody could look.
+    changes: u64,
+    /// How many of the changes a nexus has been told of as events. As many entries as nexuses at most.
+    told: HashMap<NexusId, u64>,
+}
+
+/// What happened to a medium, as MMC-6 §6.7.2.6 counts it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum MediaEvent {
+    /// Nothing.
+    NoChange = 0,
+    /// It was put in.
+    NewMedia = 2,
+    /// It was taken out.
+    MediaRemoval = 3,
 }
 
 impl Default for Medium {
@@ -18,6 +34,8 @@ impl Default for Medium {
         Self {
             loaded: true,
             prevented_by: HashSet::new(),
+            changes: 1,
+            told: HashMap::new(),
         }
     }
 }
@@ -33,9 +51,27 @@ impl Medium {
         self.prevented_by.insert(nexus.clone());
     }
 
-    /// ALLOW, and what a loss of the nexus means.
+    /// ALLOW.
     pub(crate) fn allow(&mut self, nexus: &NexusId) {
         self.prevented_by.remove(nexus);
+    }
+
+    /// The nexus is lost: it prevents nothing any more, and has been told of nothing.
+    pub(crate) fn forget(&mut self, nexus: &NexusId) {
+        self.allow(nexus);
+        self.told.remove(nexus);
+    }
+
+    /// What became of the medium since the nexus last asked. The last change is told, not each.
+    pub(crate) fn take_event(&mut self, nexus: &NexusId) -> MediaEvent {
+        let told = self.told.insert(nexus.clone(), self.changes);
+        if told == Some(self.changes) {
+            MediaEvent::NoChange
+        } else if self.loaded {
+            MediaEvent::NewMedia
+        } else {
+            MediaEvent::MediaRemoval
+        }
     }
 
     /// Logical unit reset: nobody prevents the removal any more.
@@ -54,13 +90,19 @@ impl Medium {
 
     /// Takes the medium out.
     pub(crate) const fn eject(&mut self) {
-        self.loaded = false;
+        if self.loaded {
+            self.loaded = false;
+            self.changes += 1;
+        }
     }
 
     /// Puts the medium in. `true` when it was out: then all nexuses are to be told of a changed medium.
     pub(crate) const fn load(&mut self) -> bool {
         let was_out = !self.loaded;
-        self.loaded = true;
+        if was_out {
+            self.loaded = true;
+            self.changes += 1;
+        }
         was_out
     }
 }
@@ -107,6 +149,24 @@ mod tests {
         medium.prevent(&nexus(1));
         medium.allow_all();
         assert!(medium.check_removable().is_ok());
+    }
+
+    #[test]
+    fn each_nexus_is_told_once_what_became_of_the_medium() {
+        let mut medium = Medium::default();
+        assert_eq!(medium.take_event(&nexus(1)), MediaEvent::NewMedia);
+        assert_eq!(medium.take_event(&nexus(1)), MediaEvent::NoChange);
+        medium.eject();
+        medium.eject();
+        assert_eq!(medium.take_event(&nexus(1)), MediaEvent::MediaRemoval);
+        assert_eq!(medium.take_event(&nexus(1)), MediaEvent::NoChange);
+        assert_eq!(medium.take_event(&nexus(2)), MediaEvent::MediaRemoval);
+        medium.load();
+        medium.eject();
+        medium.load();
+        assert_eq!(medium.take_event(&nexus(1)), MediaEvent::NewMedia);
+        medium.forget(&nexus(1));
+        assert_eq!(medium.take_event(&nexus(1)), MediaEvent::NewMedia);
     }
 
     #[test]

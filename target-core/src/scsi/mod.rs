@@ -11,6 +11,7 @@ mod erasure;
 mod identifying;
 mod lu;
 mod medium;
+mod multimedia;
 mod nonvolatile;
 mod primary;
 mod reservations;
@@ -30,7 +31,7 @@ mod tests;
 pub use access_state::AccessState;
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
-pub use lu::{LogicalUnit, UnitConfig};
+pub use lu::{DeviceType, LogicalUnit, UnitConfig};
 pub use nonvolatile::{Keeping, NonVolatileMemory};
 pub use reservations::{
     KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,

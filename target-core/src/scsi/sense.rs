@@ -135,6 +135,8 @@ impl Sense {
             ) => Self::WRITE_ERROR,
             // Commands ask for the store's abilities before they use them.
             (StoreErrorKind::NotSupported, _) => Self::INTERNAL_TARGET_FAILURE,
+            (StoreErrorKind::Guard, _) => Self::LOGICAL_BLOCK_GUARD_CHECK_FAILED,
+            (StoreErrorKind::ReferenceTag, _) => Self::LOGICAL_BLOCK_REFERENCE_TAG_CHECK_FAILED,
             (StoreErrorKind::NoSpace, _) => Self::SPACE_ALLOCATION_FAILED_WRITE_PROTECT,
             (StoreErrorKind::Offline, _) => Self::LOGICAL_UNIT_NOT_READY,
             (StoreErrorKind::ReadOnly, _) => Self::WRITE_PROTECTED,
@@ -215,6 +217,8 @@ impl Sense {
     pub const UNEXPECTED_UNSOLICITED_DATA: Self = Self::new(SenseKey::AbortedCommand, 0x0c, 0x0c);
     /// 0B/0C/0D: not as much data as announced.
     pub const NOT_ENOUGH_UNSOLICITED_DATA: Self = Self::new(SenseKey::AbortedCommand, 0x0c, 0x0d);
+    /// 0B/00/00: aborted for the sake of other commands; the initiator may repeat it.
+    pub const ABORTED_COMMAND: Self = Self::new(SenseKey::AbortedCommand, 0x00, 0x00);
     /// 0B/47/05: a data digest did not match.
     pub const PROTOCOL_SERVICE_CRC_ERROR: Self = Self::new(SenseKey::AbortedCommand, 0x47, 0x05);
     /// 0B/11/13 is SNACK's; 0B/4B/00 DATA PHASE ERROR: offsets or lengths that do not fit the R2T.
@@ -233,6 +237,7 @@ impl Sense {
     pub const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self::new(SenseKey::NotReady, 0x04, 0x0c);
     pub const SANITIZE_IN_PROGRESS: Self = Self::new(SenseKey::NotReady, 0x04, 0x1b);
     pub const MEDIUM_NOT_PRESENT: Self = Self::new(SenseKey::NotReady, 0x3a, 0x00);
+    pub const MEDIUM_NOT_PRESENT_TRAY_OPEN: Self = Self::new(SenseKey::NotReady, 0x3a, 0x02);
 
     pub const WRITE_ERROR: Self = Self::new(SenseKey::MediumError, 0x0c, 0x00);
     pub const UNRECOVERED_READ_ERROR: Self = Self::new(SenseKey::MediumError, 0x11, 0x00);
@@ -251,6 +256,7 @@ impl Sense {
     pub const PARAMETER_VALUE_INVALID: Self = Self::new(SenseKey::IllegalRequest, 0x26, 0x02);
     pub const INVALID_RELEASE_OF_PERSISTENT_RESERVATION: Self =
         Self::new(SenseKey::IllegalRequest, 0x26, 0x04);
+    pub const CANNOT_READ_MEDIUM_INCOMPATIBLE_FORMAT: Self = Self::new(SenseKey::IllegalRequest, 0x30, 0x02);
     pub const SAVING_PARAMETERS_NOT_SUPPORTED: Self = Self::new(SenseKey::IllegalRequest, 0x39, 0x00);
     pub const OPERATION_IN_PROGRESS: Self = Self::new(SenseKey::IllegalRequest, 0x00, 0x16);
     pub const UNSUPPORTED_TOKEN_TYPE: Self = Self::new(SenseKey::IllegalRequest, 0x23, 0x01);
@@ -273,6 +279,7 @@ impl Sense {
     pub const INVALID_MESSAGE_ERROR: Self = Self::new(SenseKey::IllegalRequest, 0x49, 0x00);
     pub const MEDIUM_REMOVAL_PREVENTED: Self = Self::new(SenseKey::IllegalRequest, 0x53, 0x02);
     pub const INSUFFICIENT_REGISTRATION_RESOURCES: Self = Self::new(SenseKey::IllegalRequest, 0x55, 0x04);
+    pub const ILLEGAL_MODE_FOR_THIS_TRACK: Self = Self::new(SenseKey::IllegalRequest, 0x64, 0x00);
 
     pub const NOT_READY_TO_READY_CHANGE: Self = Self::new(SenseKey::UnitAttention, 0x28, 0x00);
     pub const POWER_ON_OR_RESET_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x00);
@@ -287,6 +294,7 @@ impl Sense {
     pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x09);
     pub const COMMANDS_CLEARED_BY_ANOTHER_INITIATOR: Self = Self::new(SenseKey::UnitAttention, 0x2f, 0x00);
     pub const THIN_PROVISIONING_SOFT_THRESHOLD_REACHED: Self = Self::new(SenseKey::UnitAttention, 0x38, 0x07);
+    pub const COMMANDS_CLEARED_BY_PROTOCOL_EVENT: Self = Self::new(SenseKey::UnitAttention, 0x47, 0x7f);
     pub const INQUIRY_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x03);
     pub const DEVICE_IDENTIFIER_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x05);
     pub const REPORTED_LUNS_DATA_HAS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x3f, 0x0e);
@@ -294,6 +302,9 @@ impl Sense {
     pub const WRITE_PROTECTED: Self = Self::new(SenseKey::DataProtect, 0x27, 0x00);
     pub const SPACE_ALLOCATION_FAILED_WRITE_PROTECT: Self = Self::new(SenseKey::DataProtect, 0x27, 0x07);
 
+    pub const LOGICAL_BLOCK_GUARD_CHECK_FAILED: Self = Self::new(SenseKey::AbortedCommand, 0x10, 0x01);
+    pub const LOGICAL_BLOCK_REFERENCE_TAG_CHECK_FAILED: Self =
+        Self::new(SenseKey::AbortedCommand, 0x10, 0x03);
     pub const COPY_ABORTED: Self = Self::new(SenseKey::CopyAborted, 0x00, 0x00);
     pub const UNREACHABLE_COPY_TARGET: Self = Self::new(SenseKey::CopyAborted, 0x08, 0x04);
     pub const THIRD_PARTY_DEVICE_FAILURE: Self = Self::new(SenseKey::CopyAborted, 0x0d, 0x01);
@@ -379,13 +390,15 @@ mod tests {
 
     #[test]
     fn every_store_error_has_the_sense_of_its_cause() {
-        use StoreErrorKind::{Medium, NoSpace, Offline, OutOfRange, ReadOnly};
-        const CASES: [(StoreErrorKind, StoreOp, u8, u8, u8); 9] = [
+        use StoreErrorKind::{Medium, NoSpace, NotSupported, Offline, OutOfRange, ReadOnly};
+        const CASES: [(StoreErrorKind, StoreOp, u8, u8, u8); 11] = [
             (Medium, StoreOp::Read, 0x3, 0x11, 0x00),
             (Medium, StoreOp::Write, 0x3, 0x0c, 0x00),
             (Medium, StoreOp::Flush, 0x3, 0x0c, 0x00),
             (Medium, StoreOp::Unmap, 0x3, 0x0c, 0x00),
             (Medium, StoreOp::WriteZeroes, 0x3, 0x0c, 0x00),
+            (Medium, StoreOp::EraseKey, 0x3, 0x0c, 0x00),
+            (NotSupported, StoreOp::EraseKey, 0x4, 0x44, 0x00),
             (NoSpace, StoreOp::Write, 0x7, 0x27, 0x07),
             (Offline, StoreOp::Read, 0x2, 0x04, 0x00),
             (OutOfRange, StoreOp::Read, 0x3, 0x11, 0x00),

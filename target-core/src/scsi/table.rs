@@ -6,7 +6,7 @@ use super::access_state::Answered;
 use super::cdb::{Cdb, LbaRange};
 use super::engine::CommandContext;
 use super::primary::vpd::{AtomicLimits, is_thin};
-use super::{Failure, LogicalUnit, block, copy, primary};
+use super::{DeviceType, Failure, LogicalUnit, block, copy, multimedia, primary};
 use crate::transfer::Transfer;
 
 /// One command.
@@ -49,8 +49,8 @@ pub(crate) enum Offer {
 }
 
 impl Offer {
-    /// Whether it exists on this unit as the unit is now.
-    pub(crate) fn includes(self, unit: &LogicalUnit) -> bool {
+    /// Whether this unit is among them as it is now.
+    fn includes(self, unit: &LogicalUnit) -> bool {
         match self {
             Self::Always => true,
             Self::Atomic => AtomicLimits::new(&unit.store().geometry(), unit.store().abilities()).most > 0,
@@ -62,13 +62,53 @@ impl Offer {
     }
 }
 
+impl CommandSpec {
+    /// Whether the command exists on this unit as the unit is now.
+    pub(crate) fn exists_on(&self, unit: &LogicalUnit) -> bool {
+        self.needs.devices.include(unit.config().device_type) && self.offer.includes(unit)
+    }
+
+    /// A byte of [`usage`](Self::usage) as it is on a unit whose blocks have protection information, or have none.
+    pub(crate) fn usage_at(&self, byte: usize, is_protected: bool) -> u8 {
+        let with_field = byte == 1 && is_protected && self.needs.protection;
+        self.usage[byte] | if with_field { PROTECT_FIELD } else { 0 }
+    }
+}
+
+/// Which types of device have a command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Devices {
+    /// All.
+    All,
+    /// CD and DVD drives.
+    Cdrom,
+    /// Disks.
+    Disk,
+}
+
+impl Devices {
+    /// Whether this type is among them.
+    pub(crate) const fn include(self, device_type: DeviceType) -> bool {
+        match (self, device_type) {
+            (Self::All, _) | (Self::Cdrom, DeviceType::Cdrom) | (Self::Disk, DeviceType::Disk) => true,
+            (Self::Cdrom, DeviceType::Disk) | (Self::Disk, DeviceType::Cdrom) => false,
+        }
+    }
+}
+
 /// What must hold before a command may run. Start from a constant below and name the differences.
 #[derive(Debug)]
 pub(crate) struct Needs {
+    /// The unit is of this type. Commands that touch a medium are those of disks unless they say otherwise; the others
+    /// are everybody's.
+    pub(crate) devices: Devices,
     /// It addresses a logical unit that exists. The few commands that answer without one say `false`.
     pub(crate) unit: bool,
     /// A medium is loaded.
     pub(crate) medium: bool,
+    /// It takes RDPROTECT, WRPROTECT or VRPROTECT where blocks have protection information. On other units, and of other
+    /// commands, the field must be 0.
+    pub(crate) protection: bool,
     /// It changes the medium, so that the medium must not be write-protected.
     pub(crate) writes: bool,
     /// The blocks that the CDB names.
@@ -180,8 +220,10 @@ pub(crate) enum ErasureRule {
 impl Needs {
     /// Nothing but a logical unit.
     pub(crate) const UNIT: Self = Self {
+        devices: Devices::All,
         unit: true,
         medium: false,
+        protection: false,
         writes: false,
         range: None,
         reservation: ReservationClass::Always,
@@ -193,10 +235,19 @@ impl Needs {
 
     /// A unit with a medium, whose contents or size are asked for.
     pub(crate) const MEDIUM: Self = Self {
+        devices: Devices::Disk,
         medium: true,
         reservation: ReservationClass::Reads,
         ..Self::UNIT
     };
+
+    /// The same with a field for protection information.
+    pub(crate) const fn protected(self) -> Self {
+        Self {
+            protection: true,
+            ..self
+        }
+    }
 
     /// A unit with a medium that has the blocks of `extract`, which are not touched.
     pub(crate) const fn named(extract: fn(Cdb<'_>, u64) -> LbaRange) -> Self {
@@ -255,9 +306,12 @@ pub(crate) enum Operation {
     ExtendedCopy,
     FailedSegmentDetails,
     FormatUnit,
+    GetConfiguration,
+    GetEventStatus,
     GetLbaStatus,
     Inquiry,
     LogSense,
+    MechanismStatus,
     ModeSelect,
     ModeSense,
     OrWrite,
@@ -269,9 +323,15 @@ pub(crate) enum Operation {
     Read,
     ReadCapacity10,
     ReadCapacity16,
+    ReadCd,
     ReceiveDiagnostic,
     ReportIdentifying,
     ReadDefectData,
+    ReadDiscInformation,
+    ReadDiscStructure,
+    ReadSubChannel,
+    ReadToc,
+    ReadTrackInformation,
     Release,
     ReportLuns,
     ReportOpcodes,
@@ -284,6 +344,7 @@ pub(crate) enum Operation {
     Reserve,
     RodTokenInformation,
     Sanitize,
+    SetCdSpeed,
     StartStop,
     SynchronizeCache,
     TestUnitReady,
@@ -313,9 +374,12 @@ impl Operation {
             Self::ExtendedCopy => Box::pin(copy::extended_copy::run(context, cdb, data)).await,
             Self::FailedSegmentDetails => copy::failed_segment::run(context, cdb, data).await,
             Self::FormatUnit => block::format_unit::run(context, cdb, data).await,
+            Self::GetConfiguration => multimedia::get_configuration::run(context, cdb, data).await,
+            Self::GetEventStatus => multimedia::get_event_status::run(context, cdb, data).await,
             Self::GetLbaStatus => block::get_lba_status::run(context, cdb, data).await,
             Self::Inquiry => primary::inquiry::run(context, cdb, data).await,
             Self::LogSense => primary::log_sense::run(context, cdb, data).await,
+            Self::MechanismStatus => multimedia::mechanism_status::run(context, cdb, data).await,
             Self::ModeSelect => primary::mode_select::run(context, cdb, data).await,
             Self::ModeSense => primary::mode_sense::run(context, cdb, data).await,
             Self::OrWrite => block::or_write::run(context, cdb, data).await,
@@ -327,9 +391,15 @@ impl Operation {
             Self::Read => block::read::run(context, cdb, data).await,
             Self::ReadCapacity10 => block::read_capacity::run_10(context, cdb, data).await,
             Self::ReadCapacity16 => block::read_capacity::run_16(context, cdb, data).await,
+            Self::ReadCd => multimedia::read_cd::run(context, cdb, data).await,
             Self::ReceiveDiagnostic => primary::receive_diagnostic::run(context, cdb, data).await,
             Self::ReportIdentifying => primary::report_identifying::run(context, cdb, data).await,
             Self::ReadDefectData => block::read_defect_data::run(context, cdb, data).await,
+            Self::ReadDiscInformation => multimedia::read_disc_information::run(context, cdb, data).await,
+            Self::ReadDiscStructure => multimedia::read_disc_structure::run(context, cdb, data).await,
+            Self::ReadSubChannel => multimedia::read_sub_channel::run(context, cdb, data).await,
+            Self::ReadToc => multimedia::read_toc::run(context, cdb, data).await,
+            Self::ReadTrackInformation => multimedia::read_track_information::run(context, cdb, data).await,
             Self::Release => primary::release::run(context, cdb, data).await,
             Self::ReportLuns => primary::report_luns::run(context, cdb, data).await,
             Self::ReportOpcodes => primary::report_opcodes::run(context, cdb, data).await,
@@ -342,6 +412,7 @@ impl Operation {
             Self::Reserve => primary::reserve::run(context, cdb, data).await,
             Self::RodTokenInformation => copy::rod_token_information::run(context, cdb, data).await,
             Self::Sanitize => block::sanitize::run(context, cdb, data).await,
+            Self::SetCdSpeed => multimedia::set_cd_speed::run(context, cdb, data).await,
             Self::StartStop => block::start_stop::run(context, cdb, data).await,
             Self::SynchronizeCache => block::sync_cache::run(context, cdb, data).await,
             Self::TestUnitReady => primary::test_unit_ready::run(context, cdb, data).await,
@@ -355,6 +426,9 @@ impl Operation {
         }
     }
 }
+
+/// RDPROTECT, WRPROTECT and VRPROTECT: the same bits in all commands of ten bytes and more.
+const PROTECT_FIELD: u8 = 0xe0;
 
 /// All commands, in the order of operation code and service action.
 pub(crate) static COMMANDS: &[&CommandSpec] = &[
@@ -382,11 +456,17 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &block::read_defect_data::READ_DEFECT_DATA_10,
     &block::write_same::WRITE_SAME_10,
     &block::unmap::SPEC,
+    &multimedia::read_sub_channel::SPEC,
+    &multimedia::read_toc::SPEC,
+    &multimedia::get_configuration::SPEC,
     &block::sanitize::OVERWRITE,
     &block::sanitize::BLOCK_ERASE,
     &block::sanitize::CRYPTOGRAPHIC_ERASE,
     &block::sanitize::EXIT_FAILURE_MODE,
+    &multimedia::get_event_status::SPEC,
     &primary::log_sense::SPEC,
+    &multimedia::read_disc_information::SPEC,
+    &multimedia::read_track_information::SPEC,
     &primary::mode_select::MODE_SELECT_10,
     &primary::reserve::RESERVE_10,
     &primary::release::RELEASE_10,
@@ -434,9 +514,14 @@ pub(crate) static COMMANDS: &[&CommandSpec] = &[
     &primary::set_port_groups::SPEC,
     &block::read::READ_12,
     &block::write::WRITE_12,
+    &multimedia::read_disc_structure::SPEC,
     &block::write_and_verify::WRITE_AND_VERIFY_12,
     &block::verify::VERIFY_12,
     &block::read_defect_data::READ_DEFECT_DATA_12,
+    &multimedia::read_cd::READ_CD_MSF,
+    &multimedia::set_cd_speed::SPEC,
+    &multimedia::mechanism_status::SPEC,
+    &multimedia::read_cd::READ_CD,
 ];
 
 #[cfg(test)]
@@ -447,7 +532,17 @@ mod tests {
     fn entries_are_sorted_and_agree_with_themselves() {
         let key = |command: &CommandSpec| (command.opcode, command.service_action);
         for pair in COMMANDS.windows(2) {
-            assert!(key(pair[0]) < key(pair[1]), "{} {}", pair[0].name, pair[1].name);
+            // Types of device may have different commands by the same code.
+            let apart = [DeviceType::Cdrom, DeviceType::Disk]
+                .iter()
+                .all(|device| !pair.iter().all(|command| command.needs.devices.include(*device)));
+            let (first, second) = (key(pair[0]), key(pair[1]));
+            assert!(
+                first < second || (apart && first == second),
+                "{} {}",
+                pair[0].name,
+                pair[1].name
+            );
         }
         for command in COMMANDS {
             let length = match command.opcode >> 5 {

@@ -11,8 +11,8 @@ use iscsi_proto::{Isid, Lun, Tpgt};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::{
-    Keeping, LogicalUnit, NonVolatileMemory, Outcome, ScsiTask, Sense, Status, TargetDevice, TaskAttribute,
-    UnitConfig,
+    DeviceType, Keeping, LogicalUnit, NonVolatileMemory, Outcome, ScsiTask, Sense, Status, TargetDevice,
+    TaskAttribute, UnitConfig,
 };
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
@@ -20,6 +20,7 @@ use crate::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
 /// A unit that answers to nothing special.
 pub(crate) fn config() -> UnitConfig {
     UnitConfig {
+        device_type: DeviceType::Disk,
         naa: vec![0x60, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
         serial: "0001".into(),
         vendor: "LUNAPORT".into(),

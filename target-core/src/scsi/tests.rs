@@ -1,11 +1,14 @@
 //! Commands through the whole engine, as an initiator sees them.
 
 mod aborts;
+mod cdrom;
 mod durability;
 mod erasure;
 mod exclusive;
+mod formats;
 mod order;
 mod parameters;
+mod protection;
 mod refusals;
 mod transfers;
 mod whereabouts;

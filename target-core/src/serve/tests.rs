@@ -43,6 +43,10 @@ struct ScriptedMover {
 }
 
 impl DataMover for ScriptedMover {
+    fn move_to(&mut self, _: &Arc<BufPool>) -> Result<(), TransportClosed> {
+        Ok(())
+    }
+
     fn enable(&mut self, _: &SessionParams) {}
 
     fn send_control(&mut self, pdu: Response, _: Bytes) {
@@ -174,6 +178,10 @@ impl Peer {
     }
 
     async fn login(&mut self, isid: u8, tsih: Tsih) -> LoginStatus {
+        self.login_as(isid, tsih, Cid(0)).await
+    }
+
+    async fn login_as(&mut self, isid: u8, tsih: Tsih, cid: Cid) -> LoginStatus {
         let mut text = Vec::new();
         push_pair(&mut text, "InitiatorName", "iqn.2024-01.org.example:host");
         push_pair(&mut text, "TargetName", TARGET);
@@ -187,7 +195,7 @@ impl Peer {
             isid: Isid([0x80, 0, 0, 0, 0, isid]),
             tsih,
             itt: Itt(0),
-            cid: Cid(0),
+            cid,
             cmd_sn: Sn(0),
             exp_stat_sn: Sn(1),
         });
@@ -342,16 +350,29 @@ async fn an_abort_never_waits_for_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_of_another_connection_cannot_be_joined() {
+async fn a_session_of_one_connection_cannot_be_joined() {
     let world = World::new();
     let _first = world.log_in(1).await;
     let mut second = world.connect();
-    assert_eq!(second.login(1, Tsih(1)).await, LoginStatus::TooManyConnections);
+    let status = second.login_as(1, Tsih(1), Cid(1)).await;
+    assert_eq!(status, LoginStatus::TooManyConnections);
     let mut third = world.connect();
     assert_eq!(third.login(1, Tsih(9)).await, LoginStatus::SessionDoesNotExist);
     let mut fourth = world.connect();
     assert_eq!(fourth.login(2, Tsih(1)).await, LoginStatus::SessionDoesNotExist);
     assert_eq!(world.node.sessions().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_takes_the_place_of_the_one_with_its_cid() {
+    let world = World::new();
+    let mut first = world.log_in(1).await;
+    let mut second = world.connect();
+    assert_eq!(second.login(1, Tsih(1)).await, LoginStatus::Success);
+    assert_eq!(second.served.await.unwrap(), CloseReason::Joined(1));
+    assert!(first.sent.recv().await.is_none(), "the first mover is gone");
+    assert!(!first.served.is_finished(), "its loop serves the session");
+    assert_eq!((world.node.connections(), world.node.sessions().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,10 @@
-# Two portals as two paths to one disk: the kernel's ALUA handler, multipathd, and the tools of sg3-utils.
+# Two portals as two paths to one disk: the kernel's ALUA handler and multipath device, and the tools of sg3-utils.
 . /test/lib.sh
 
 target=iqn.2026-11.org.example:paths
 first=$HOST4:3260
 second=[$HOST6]:3260
 mib=128
-map=two-paths
 
 start() {
   local portal
@@ -79,53 +78,30 @@ states_change_by_command() {
   wait_for 20 sg_turs "$two"
 }
 
-# multipathd without udev: what it would learn from there is written down by hand.
-multipathd_sees_two_priorities() {
-  local path
-  mkdir -p /run/udev/data
-  for path in $(path "$HOST4") $(path "$HOST6"); do
-    printf 'I:1\nE:ID_SERIAL=%s\n' $map \
-      >"/run/udev/data/b$(cat /sys/block/"${path##*/}"/dev)"
-  done
-  cat >/etc/multipath.conf <<'CONFIGURATION'
-defaults {
-  find_multipaths no
-  user_friendly_names no
-  uid_attribute ID_SERIAL
-  prio alua
-  path_grouping_policy group_by_prio
-  failback immediate
-  no_path_retry fail
-  polling_interval 2
-  max_polling_interval 2
-}
-CONFIGURATION
-  multipathd -d -s >/run/multipathd.log 2>&1 4>&- &
-  wait_for 60 eval "multipathd show maps | grep -q $map"
-  multipathd show topology
-  expect 'priorities' '50 10' "$(priority "$(path "$HOST4")") $(priority "$(path "$HOST6")")"
-}
-priority() { multipathd show paths raw format '%d %p' | awk -v path="${1##*/}" '$1 == path { print $2 }'; }
-
-# The path in use is cut off in the middle of random writes that are read again.
+# The path in use is cut off in the middle of random writes that are read again. The device is made as multipathd makes
+# it, which itself needs udev.
 the_loss_of_a_path_costs_no_io() {
-  local writing
+  local one two writing
+  one=$(path "$HOST4") two=$(path "$HOST6")
+  dmsetup create two-paths --table "0 $(blockdev --getsz "$one") multipath 0 1 alua 2 1 \
+    service-time 0 1 1 $one 1 service-time 0 1 1 $two 1"
   dmsetup mknodes
-  verify /dev/mapper/$map 4k $((mib / 2)) 1 &
+  verify /dev/mapper/two-paths 4k $((mib / 2)) 1 &
   writing=$!
-  sleep 3
+  sleep 2
   ip route add blackhole "$HOST4/32"
-  wait_for 60 eval 'multipathd show paths raw format "%t" | grep -q failed'
+  wait_for 90 eval "dmsetup status two-paths | grep -q ' F '"
   wait $writing || fail 'I/O was lost with the path'
-  multipathd show topology
-  # The one that is left was asked to be the best one, which it then is.
-  sg_rtpg --decode "$(path "$HOST6")"
-  verify /dev/mapper/$map 4k 8 2
+  # The path that is left was asked to be the best one.
+  sg_rtpg --decode "$two"
+  verify /dev/mapper/two-paths 4k 8 2
   ip route del blackhole "$HOST4/32"
-  wait_for 90 eval '! multipathd show paths raw format "%t" | grep -q failed'
-  verify /dev/mapper/$map 4k 8 3
-  multipathd show topology
-  multipathd shutdown
+  wait_for 90 eval "[ \$(cat /sys/block/${one##*/}/device/state) = running ]"
+  dmsetup message two-paths 0 "reinstate_path $one"
+  dmsetup message two-paths 0 'switch_group 1'
+  verify /dev/mapper/two-paths 4k 8 3
+  dmsetup status two-paths
+  dmsetup remove two-paths
 }
 
 end() {
@@ -138,6 +114,5 @@ step 'two portals are two paths with states of their own' start
 step 'both paths are the same disk' both_paths_are_the_same_disk
 step 'sg3-utils prints what the standard says' the_tools_print_what_the_standard_says
 step 'states change by command' states_change_by_command
-step 'multipathd sees two priorities' multipathd_sees_two_priorities
 step 'the loss of a path costs no I/O' the_loss_of_a_path_costs_no_io
 step 'logout' end

@@ -129,6 +129,14 @@ impl<'a> Command<'a> {
         self
     }
 
+    /// The bytes of it, for a script that spoils them. Nothing is sent.
+    #[must_use]
+    pub fn bytes(self) -> Vec<u8> {
+        let immediate = &self.out[..self.immediate_len];
+        self.initiator
+            .encode(&Request::ScsiCommand(self.pdu.clone()), immediate)
+    }
+
     /// Sends it, and what comes with it; its tag and CmdSN.
     pub async fn start(self) -> (Itt, Sn) {
         let (itt, cmd_sn) = (self.pdu.itt, self.pdu.cmd_sn);

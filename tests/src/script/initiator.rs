@@ -92,6 +92,23 @@ impl Initiator {
         initiator
     }
 
+    /// Another connection of a session, in full feature phase. The next command's CmdSN is the one that `leading` would
+    /// use; from then on whoever sends the next one has to be told.
+    pub async fn join(target: &Target, leading: &Self, cid: u16) -> Self {
+        let mut initiator = Self::connect(target).await;
+        initiator.join_request(leading, cid);
+        initiator.login(Keys::normal()).await;
+        initiator
+    }
+
+    /// The next login is to the session of `leading`.
+    pub fn join_request(&mut self, leading: &Self, cid: u16) {
+        (self.isid, self.tsih, self.cid) = (leading.isid, leading.tsih, Cid(cid));
+        self.cmd_sn = leading.cmd_sn;
+        // Tags are unique within a session.
+        self.next_itt = (u32::from(cid) + 1) << 16;
+    }
+
     /// A session by the portal of a group, whose unit attentions have been heard.
     pub async fn log_in_by(target: &Target, group: u16) -> Self {
         let mut initiator = Self::connect_by(target, group).await;
@@ -191,12 +208,20 @@ impl Initiator {
     /// # Panics
     /// When nothing comes, or what comes breaks a rule.
     pub async fn hear(&mut self) -> Option<Pdu> {
+        let pdu = self.hear_again().await?;
+        self.check(&pdu.response);
+        Some(pdu)
+    }
+
+    /// The next PDU where one is expected that came before: its numbers are not held against anything.
+    ///
+    /// # Panics
+    /// When nothing comes.
+    pub async fn hear_again(&mut self) -> Option<Pdu> {
         let read = timeout(PATIENCE, wire::read(&mut self.socket, self.digests)).await;
         let read = read.expect("the target says nothing and does not close either");
         // A reset is an end like any other: it comes when the target closed with bytes of ours unread.
-        let pdu = read.ok().flatten()?;
-        self.check(&pdu.response);
-        Some(pdu)
+        read.ok().flatten()
     }
 
     /// The next PDU, which is of this kind; with its data.

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use iscsi_proto::{IscsiName, Tpgt};
 use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal};
 use target_core::iscsi::{CloseReason, LinkInfo, Node, TransportKeys};
-use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
+use target_core::scsi::{DeviceType, LogicalUnit, TargetDevice, UnitConfig};
 use target_core::serve::serve;
 use tcp_transport::TcpMover;
 use tokio::net::{TcpListener, TcpStream};
@@ -351,6 +351,7 @@ impl Disk {
 pub fn unit_config(number: u16, removable: bool) -> UnitConfig {
     let [high, low] = number.to_be_bytes();
     UnitConfig {
+        device_type: DeviceType::Disk,
         naa: vec![0x30, 0, 0, 0, 0, 0, high, low],
         serial: format!("serial{number}"),
         vendor: "LUNAPORT".into(),

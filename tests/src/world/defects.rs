@@ -28,6 +28,14 @@ pub enum Defect {
     ShortDataIn,
     /// An R2T skips bytes.
     WrongR2tOffset,
+    /// Responses count as acknowledged that have not been: task management overtakes them on another connection.
+    ImaginedAcknowledgement,
+    /// A SNACK leads to nothing.
+    UnansweredSnack,
+    /// Nobody asks for Data-Out that were lost.
+    DataOutNotLookedAfter,
+    /// What a lost connection had kept of its tasks is forgotten.
+    ForgottenRemains,
     /// Task management waits for the store.
     AbortWaitsForStore,
     /// A login waits for the store.
@@ -58,7 +66,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect there is.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 28] = [
         Self::SkippedStatSn,
         Self::ResponseAfterAbort,
         Self::WrongDataInOffset,
@@ -70,6 +78,10 @@ impl Defect {
         Self::StatusBeforeData,
         Self::ShortDataIn,
         Self::WrongR2tOffset,
+        Self::ImaginedAcknowledgement,
+        Self::UnansweredSnack,
+        Self::DataOutNotLookedAfter,
+        Self::ForgottenRemains,
         Self::AbortWaitsForStore,
         Self::LoginWaitsForStore,
         Self::LeakedBuffer,
@@ -85,15 +97,27 @@ impl Defect {
         Self::IgnoredFua,
     ];
 
+    /// ErrorRecoveryLevel of the sessions that it shows in.
+    #[must_use]
+    pub const fn level(self) -> u8 {
+        match self {
+            Self::UnansweredSnack | Self::DataOutNotLookedAfter => 1,
+            Self::ForgottenRemains => 2,
+            _ => 0,
+        }
+    }
+
     /// The rule that it breaks.
     #[must_use]
     pub const fn breaks(self) -> Check {
         match self {
             Self::SkippedStatSn => Check::StatSn,
-            Self::ResponseAfterAbort => Check::SilentAfterAbort,
+            Self::ImaginedAcknowledgement | Self::ResponseAfterAbort => Check::SilentAfterAbort,
             Self::WrongDataInOffset | Self::StatusBeforeData | Self::ShortDataIn => Check::DataIn,
             Self::WrongResidual => Check::Residual,
-            Self::LostResponse | Self::DoubledResponse => Check::AnsweredOnce,
+            Self::LostResponse | Self::DoubledResponse | Self::UnansweredSnack => Check::AnsweredOnce,
+            Self::DataOutNotLookedAfter => Check::Liveness,
+            Self::ForgottenRemains => Check::DataIn,
             Self::ReturningExpCmdSn | Self::ShrinkingWindow => Check::CommandWindow,
             Self::WrongR2tOffset => Check::DataOut,
             Self::AbortWaitsForStore => Check::TaskManagementInTime,

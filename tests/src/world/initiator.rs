@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use iscsi_proto::pdu::Function;
+use iscsi_proto::pdu::{Function, LogoutReason};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::ledger::Check;
-use super::login::log_in;
+use super::login::{join, log_in};
 use super::plan::{CAPACITY, Command, Step};
 use super::random::Random;
 use super::scene::Scene;
@@ -74,9 +74,10 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
     while *steps > 0 {
         tokio::select! {
             biased;
-            pdu = session.receiver.recv() => match pdu {
-                Some(pdu) => session.heard(&pdu),
-                None => return closed(session),
+            (leg, pdu) = session.recv() => match pdu {
+                Some(pdu) => session.heard(leg, &pdu),
+                None if !closed(session, leg) => return End::Again,
+                None => {}
             },
             () = sleep_until(next) => {
                 *steps -= 1;
@@ -95,7 +96,9 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
     // With nothing outstanding the window must be as wide as ever.
     session.ping();
     if settle(session).await {
-        session.check_window();
+        if session.scene.mischief == 0 {
+            session.check_window();
+        }
         // Not everyone says goodbye.
         if random.percent(75) {
             session.log_out();
@@ -105,12 +108,19 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
     End::Done
 }
 
-fn closed(session: &Session) -> End {
-    session.scene.ledger.violated(
-        Check::Liveness,
-        "the target closed a connection that did nothing wrong",
-    );
-    End::Again
+/// A connection has ended; whether it was one that we had asked the target to close.
+fn closed(session: &mut Session, leg: u16) -> bool {
+    let asked = session.leg(leg).is_some_and(|leg| leg.is_closing);
+    session.legs.retain(|other| other.cid != leg);
+    if asked && session.recovers() {
+        // The answer was lost, and cannot come again.
+        session.closed_unanswered(leg);
+    }
+    if !asked {
+        let detail = "the target closed a connection that did nothing wrong";
+        session.violated(Check::Liveness, detail);
+    }
+    asked
 }
 
 fn pause(random: &mut Random) -> Duration {
@@ -152,23 +162,76 @@ async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
             depart(session).await;
             Some(End::Again)
         }
+        Step::Join => match session.vacant_cid() {
+            Some(cid) if !join(session, cid, random).await => Some(End::Again),
+            Some(_) | None => None,
+        },
+        Step::LoseOne => {
+            if let Some((lost, by)) = two_legs(session, random) {
+                session.lose_leg(lost);
+                if session.reassigns() && random.percent(30) {
+                    return take_up(session, lost, random).await;
+                }
+                let reason = if session.reassigns() && random.percent(80) {
+                    LogoutReason::RemoveConnectionForRecovery
+                } else {
+                    LogoutReason::CloseConnection
+                };
+                session.part(by, reason, lost);
+            }
+            None
+        }
+        Step::CloseOne => {
+            if let Some((closed, other)) = two_legs(session, random) {
+                let by = random.pick(&[closed, other]);
+                session.part(by, LogoutReason::CloseConnection, closed);
+            }
+            None
+        }
         // The window is shut just now.
         Step::Command | Step::Ping | Step::Logout => None,
         Step::Reinstate => Some(End::Beside),
+        Step::Lose if session.reassigns() && session.partings.is_empty() && random.percent(80) => {
+            let lost: Vec<u16> = session.legs.iter().map(|leg| leg.cid).collect();
+            lost.iter().for_each(|cid| session.lose_leg(*cid));
+            let mut end = None;
+            for cid in lost {
+                end = end.or(take_up(session, cid, random).await);
+            }
+            end
+        }
         Step::Lose => Some(End::Again),
         Step::FallSilent => Some(fall_silent(session).await),
     }
 }
 
+/// Opens a connection in the place of one that broke, and goes on with its tasks.
+async fn take_up(session: &mut Session, cid: u16, random: &mut Random) -> Option<End> {
+    if !join(session, cid, random).await {
+        return Some(End::Again);
+    }
+    session.leg_is_lost(cid);
+    None
+}
+
+/// Two different connections that stay as they are, if there are so many.
+fn two_legs(session: &Session, random: &mut Random) -> Option<(u16, u16)> {
+    let open = session.legs.iter().filter(|leg| !leg.is_closing);
+    let mut cids: Vec<u16> = open.map(|leg| leg.cid).collect();
+    if cids.len() < 2 || !session.partings.is_empty() {
+        return None;
+    }
+    let first = cids.remove(random.below(cids.len() as u64) as usize);
+    Some((first, random.pick(&cids)))
+}
+
 /// Hears answers until nothing is outstanding; `false` when the connection is gone.
 async fn settle(session: &mut Session) -> bool {
     while !session.is_idle() {
-        match timeout(Duration::from_millis(500), session.receiver.recv()).await {
-            Ok(Some(pdu)) => session.heard(&pdu),
-            Ok(None) => {
-                closed(session);
-                return false;
-            }
+        match timeout(Duration::from_millis(500), session.recv()).await {
+            Ok((leg, Some(pdu))) => session.heard(leg, &pdu),
+            Ok((leg, None)) if !closed(session, leg) => return false,
+            Ok((_, None)) => {}
             Err(_) => session.overdue(true),
         }
     }
@@ -177,17 +240,25 @@ async fn settle(session: &mut Session) -> bool {
 
 /// Hears what is said until the logout is answered and the connection closed.
 async fn depart(session: &mut Session) {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    loop {
-        match tokio::time::timeout_at(deadline, session.receiver.recv()).await {
-            Ok(Some(pdu)) => session.heard(&pdu),
-            Ok(None) if session.logged_out => return,
-            Ok(None) | Err(_) => {
+    let patience = if session.recovers() { 30 } else { 4 };
+    let deadline = Instant::now() + Duration::from_secs(patience);
+    while !session.legs.is_empty() {
+        match timeout(Duration::from_secs(1), session.recv()).await {
+            Ok((leg, Some(pdu))) => session.heard(leg, &pdu),
+            // The last words on one connection may come behind the end of another.
+            Ok((leg, None)) => session.legs.retain(|other| other.cid != leg),
+            Err(_) if Instant::now() < deadline && session.recovers() => session.log_out_again(),
+            Err(_) if Instant::now() < deadline => {}
+            Err(_) => {
                 let detail = "a logout is not answered, or the connection stays open";
                 session.scene.ledger.violated(Check::Liveness, detail);
                 return;
             }
         }
+    }
+    if !session.logged_out && !session.recovers() {
+        let detail = "a connection is closed before its logout is answered";
+        session.violated(Check::Liveness, detail);
     }
 }
 

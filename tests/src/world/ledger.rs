@@ -18,6 +18,8 @@ pub enum Check {
     DataOut,
     /// The residual is what was announced against what the CDB calls for (§11.4.5).
     Residual,
+    /// Data and status of a command come by the connection of the command alone (§4.2.5).
+    Allegiance,
     /// Every command is answered exactly once, unless it was aborted or its nexus lost.
     AnsweredOnce,
     /// A task management response is the last word about the tasks it concerns (§4.2.3.2, SAM-5 §7).

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response};
+use iscsi_proto::pdu::{LoginRequest, LoginResponse, LoginStage, LoginStatus, Request, Response};
 use iscsi_proto::text::{KeyValue, parse_pairs, push_pair};
 use iscsi_proto::{Cid, Isid, Itt, Sn, Tsih};
 use tokio::time::{Instant, timeout_at};
 
 use super::ledger::Check;
+use super::leg::{Leg, Wire};
 use super::pipe::{Pdu, pipe};
 use super::random::Random;
 use super::scene::Scene;
@@ -18,6 +19,9 @@ use super::session::Session;
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) tsih: Tsih,
+    pub(crate) max_connections: usize,
+    pub(crate) level: usize,
+    /// Of the first connection.
     pub(crate) max_recv: usize,
     pub(crate) max_send: usize,
     pub(crate) max_burst: usize,
@@ -26,18 +30,60 @@ pub(crate) struct Terms {
     pub(crate) immediate_data: bool,
 }
 
-/// Opens a connection and logs in; `None` when that failed, which is in the ledger then.
+/// Opens a connection and begins a session; `None` when that failed, which is in the ledger then.
 pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> Option<Session> {
+    let cmd_sn = Sn(random.next() as u32);
+    let (leg, response, pairs) = open(scene, id, random, (Tsih::NEW, 0), cmd_sn, None).await?;
+    let terms = Terms {
+        tsih: response.tsih,
+        max_connections: number(&pairs, "MaxConnections", 1),
+        max_recv: leg.max_recv,
+        level: number(&pairs, "ErrorRecoveryLevel", 0),
+        max_send: number(&pairs, "MaxRecvDataSegmentLength", 8192),
+        max_burst: number(&pairs, "MaxBurstLength", 262_144),
+        first_burst: number(&pairs, "FirstBurstLength", 65_536),
+        initial_r2t: value(&pairs, "InitialR2T") != Some("No"),
+        immediate_data: value(&pairs, "ImmediateData") != Some("No"),
+    };
+    scene.settle_lost(id);
+    scene.ledger.note(format_args!("i{id} logged in: {terms:?}"));
+    let (scene, random) = (Arc::clone(scene), random.fork());
+    Some(Session::new(scene, id, random, leg, terms, cmd_sn))
+}
+
+/// Opens another connection of a session; `false` when that failed.
+pub(crate) async fn join(session: &mut Session, cid: u16, random: &mut Random) -> bool {
+    let scene = Arc::clone(&session.scene);
+    let (tsih, cmd_sn) = (session.terms.tsih, session.cmd_sn);
+    let max_recv = session.reassigns().then_some(session.terms.max_recv);
+    let Some((leg, ..)) = open(&scene, session.id, random, (tsih, cid), cmd_sn, max_recv).await else {
+        return false;
+    };
+    session.note(format_args!("connection {cid} joined"));
+    session.legs.push(leg);
+    true
+}
+
+/// One login. `whose` are TSIH and CID.
+async fn open(
+    scene: &Arc<Scene>,
+    id: u8,
+    random: &mut Random,
+    (tsih, cid): (Tsih, u16),
+    cmd_sn: Sn,
+    max_recv: Option<usize>,
+) -> Option<(Leg, LoginResponse, Vec<KeyValue>)> {
     let delay_ms = random.pick(&[0, 1, 5, 30]);
-    let (to_target, at_target) = pipe(random.fork(), delay_ms);
-    let (from_target, at_initiator) = pipe(random.fork(), delay_ms);
+    let (mut to_target, at_target) = pipe(random.fork(), delay_ms);
+    let (from_target, mut at_initiator) = pipe(random.fork(), delay_ms);
     scene
         .accept
         .send((from_target, at_target))
         .expect("the world accepts as long as initiators live");
-    let (mut sender, mut receiver) = (to_target, at_initiator);
-    let max_recv = random.pick(&[512, 4096, 8192, 65_536, 262_144]);
-    let (cmd_sn, exp_stat_sn) = (Sn(random.next() as u32), Sn(random.next() as u32));
+    // A session's tasks may move from one of its connections to another.
+    let drawn = random.pick(&[512, 4096, 8192, 65_536, 262_144]);
+    let max_recv = max_recv.unwrap_or(drawn);
+    let exp_stat_sn = Sn(random.next() as u32);
     let request = Request::Login(LoginRequest {
         transit: true,
         continues: false,
@@ -46,15 +92,15 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
         version_max: 0,
         version_min: 0,
         isid: Isid([0x80, 0, 0, 0, 0, id]),
-        tsih: Tsih::NEW,
+        tsih,
         itt: Itt(1),
-        cid: Cid(0),
+        cid: Cid(cid),
         cmd_sn,
         exp_stat_sn,
     });
-    sender.send(Pdu {
+    to_target.send(Pdu {
         bhs: request.encode(),
-        data: offer(scene, id, max_recv, random),
+        data: offer(scene, id, tsih, max_recv, random),
         damaged: false,
     });
     let deadline = Instant::now() + LOGIN_PATIENCE;
@@ -62,7 +108,7 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
         scene.ledger.violated(check, format!("initiator {id}: {detail}"));
         None
     };
-    let pdu = match timeout_at(deadline, receiver.recv()).await {
+    let pdu = match timeout_at(deadline, at_initiator.recv()).await {
         Err(_) => return refuse(Check::LoginInTime, "the login is not answered".into()),
         Ok(None) => return refuse(Check::Protocol, "the connection was closed during login".into()),
         Ok(Some(pdu)) => pdu,
@@ -75,33 +121,15 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
         return refuse(Check::StatSn, format!("{response:?}"));
     }
     let pairs = parse_pairs(&pdu.data).unwrap_or_default();
-    let terms = Terms {
-        tsih: response.tsih,
-        max_recv,
-        max_send: number(&pairs, "MaxRecvDataSegmentLength", 8192),
-        max_burst: number(&pairs, "MaxBurstLength", 262_144),
-        first_burst: number(&pairs, "FirstBurstLength", 65_536),
-        initial_r2t: value(&pairs, "InitialR2T") != Some("No"),
-        immediate_data: value(&pairs, "ImmediateData") != Some("No"),
-    };
-    scene.settle_lost(id);
-    scene.ledger.note(format_args!("i{id} logged in: {terms:?}"));
     let window = (response.exp_cmd_sn, response.max_cmd_sn);
-    let (scene, random) = (Arc::clone(scene), random.fork());
-    let ends = (sender, receiver);
-    Some(Session::new(
-        scene,
-        id,
-        random,
-        ends,
-        terms,
-        cmd_sn,
-        exp_stat_sn.next(),
-        window,
-    ))
+    let ends = (to_target, at_initiator);
+    let wire = Wire::new(random.fork(), scene.mischief);
+    let leg = Leg::new(cid, ends, wire, max_recv, exp_stat_sn.next(), window);
+    Some((leg, response, pairs))
 }
 
-fn offer(scene: &Scene, id: u8, max_recv: usize, random: &mut Random) -> Vec<u8> {
+/// The keys of a login; those that concern the whole session only where it begins.
+fn offer(scene: &Scene, id: u8, tsih: Tsih, max_recv: usize, random: &mut Random) -> Vec<u8> {
     let max_burst = random.pick(&[4096, 16_384, 262_144, 1_048_576]);
     let first_burst = random.pick(&[512, 4096, 65_536]).min(max_burst);
     let yes_no = |random: &mut Random| random.pick(&["Yes", "No"]).to_owned();
@@ -112,19 +140,26 @@ fn offer(scene: &Scene, id: u8, max_recv: usize, random: &mut Random) -> Vec<u8>
         ("HeaderDigest", random.pick(&["None", "CRC32C,None"]).to_owned()),
         ("DataDigest", random.pick(&["None", "CRC32C,None"]).to_owned()),
         ("MaxRecvDataSegmentLength", max_recv.to_string()),
+    ];
+    let of_session = [
         ("MaxBurstLength", max_burst.to_string()),
         ("FirstBurstLength", first_burst.to_string()),
         ("InitialR2T", yes_no(random)),
         ("ImmediateData", yes_no(random)),
         ("MaxOutstandingR2T", random.between(1, 4).to_string()),
-        ("MaxConnections", "1".to_owned()),
-        ("ErrorRecoveryLevel", "0".to_owned()),
+        ("MaxConnections", random.between(1, 3).to_string()),
+        ("ErrorRecoveryLevel", scene.level.to_string()),
         ("DataPDUInOrder", "Yes".to_owned()),
         ("DataSequenceInOrder", "Yes".to_owned()),
     ];
     let mut text = Vec::new();
     for (key, value) in pairs {
         push_pair(&mut text, key, &value);
+    }
+    if tsih == Tsih::NEW {
+        for (key, value) in of_session {
+            push_pair(&mut text, key, &value);
+        }
     }
     text
 }

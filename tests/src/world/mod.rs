@@ -10,17 +10,21 @@
     reason = "a test's lengths and draws fit wherever they are put"
 )]
 
-mod data_out;
 mod defects;
+mod hearing;
 mod initiator;
 mod ledger;
+mod leg;
 mod login;
 mod misfortune;
 mod model;
 mod mover;
+mod patience;
 mod pipe;
 mod plan;
 mod random;
+mod reassign;
+mod recovery;
 mod scene;
 mod session;
 mod spoiled_mover;
@@ -35,7 +39,7 @@ use backstores::{BlockStore, BufPool, FaultStore, StoreOptions, StoreSource};
 use iscsi_proto::{IscsiName, Tpgt};
 use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal, Target};
 use target_core::iscsi::{LinkInfo, Node, TransportKeys};
-use target_core::scsi::{LogicalUnit, TargetDevice, UnitConfig};
+use target_core::scsi::{DeviceType, LogicalUnit, TargetDevice, UnitConfig};
 use target_core::serve::serve;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -61,25 +65,25 @@ pub struct Report {
     pub trace: Vec<String>,
 }
 
-/// Runs the world of a seed to its end.
+/// Runs the world of a seed to its end, with sessions of an ErrorRecoveryLevel. Above 0 the wire loses PDUs.
 #[must_use]
-pub fn run(seed: u64) -> Report {
-    run_with(seed, None)
+pub fn run(seed: u64, level: u8) -> Report {
+    run_with(seed, level, None)
 }
 
-/// Runs the world of a seed with a defect planted in it.
+/// Runs the world of a seed with a defect planted in it, at the level where it shows.
 #[must_use]
 pub fn run_spoiled(seed: u64, defect: Defect) -> Report {
-    run_with(seed, Some(defect))
+    run_with(seed, defect.level(), Some(defect))
 }
 
-fn run_with(seed: u64, defect: Option<Defect>) -> Report {
+fn run_with(seed: u64, level: u8, defect: Option<Defect>) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime needs nothing that could be missing");
-    runtime.block_on(async { World::new(seed, defect).run().await })
+    runtime.block_on(async { World::new(seed, level, defect).run().await })
 }
 
 /// A target and its surroundings before anything happens.
@@ -93,13 +97,14 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, defect: Option<Defect>) -> Self {
+    fn new(seed: u64, level: u8, defect: Option<Defect>) -> Self {
         let mut random = Random::new(seed);
         let ledger = Ledger::new();
         let initiators = random.between(1, 3) as u8;
         // Some worlds are kind, so that what hides behind faults elsewhere shows there.
         let misfortune = random.percent(75);
-        let parameters = parameters(&mut random);
+        let parameters = parameters(&mut random, level);
+        let mischief = if level > 0 { random.pick(&[0, 5, 30]) } else { 0 };
         let command_window = parameters.command_window;
         let pool = BufPool::new(random.pick(&[1 << 20, 4 << 20, 16 << 20]));
         let stores: Vec<_> = (0..UNITS).map(|_| store()).collect();
@@ -122,6 +127,7 @@ impl World {
             stores,
             accept,
             command_window,
+            (level, mischief),
             usize::from(initiators),
         );
         Self {
@@ -230,7 +236,7 @@ async fn at_rest(scene: &Scene, serving: &AtomicUsize) {
     });
 }
 
-fn parameters(random: &mut Random) -> Parameters {
+fn parameters(random: &mut Random, level: u8) -> Parameters {
     Parameters {
         max_recv_data_segment_len: random.pick(&[4096, 65_536, 262_144]),
         max_burst_len: random.pick(&[16_384, 1 << 20]),
@@ -241,6 +247,8 @@ fn parameters(random: &mut Random) -> Parameters {
         nop_timeout: Duration::from_secs(5),
         data_out_timeout: Duration::from_secs(10),
         response_timeout: Duration::from_secs(20),
+        max_connections: random.pick(&[1, 2, 4]),
+        error_recovery_level: level,
         ..Parameters::default()
     }
 }
@@ -254,6 +262,7 @@ fn store() -> Arc<FaultStore> {
 
 fn unit_config(number: usize) -> UnitConfig {
     UnitConfig {
+        device_type: DeviceType::Disk,
         naa: vec![0x60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, number as u8],
         serial: format!("{number:08}"),
         vendor: "LUNAPORT".into(),

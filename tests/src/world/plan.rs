@@ -83,8 +83,14 @@ pub(crate) enum Step {
     Logout,
     /// Logs in again beside the old connection.
     Reinstate,
-    /// Loses the connection, and logs in again.
+    /// Loses all connections, and logs in again.
     Lose,
+    /// Opens another connection of the session.
+    Join,
+    /// Loses one of several connections.
+    LoseOne,
+    /// Logs one of several connections out.
+    CloseOne,
     /// Says and hears nothing for long.
     FallSilent,
 }
@@ -93,7 +99,10 @@ impl Step {
     /// Draws one.
     pub(crate) fn draw(random: &mut Random) -> Self {
         match random.below(1000) {
-            0..880 => Self::Command,
+            0..845 => Self::Command,
+            845..860 => Self::Join,
+            860..870 => Self::LoseOne,
+            870..880 => Self::CloseOne,
             880..910 => Self::Manage(Function::AbortTask),
             910..920 => Self::Manage(Function::AbortTaskSet),
             920..930 => Self::Manage(Function::ClearTaskSet),

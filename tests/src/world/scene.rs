@@ -28,6 +28,10 @@ pub(crate) struct Scene {
     pub(crate) models: Vec<Mutex<Model>>,
     pub(crate) accept: mpsc::UnboundedSender<Accepted>,
     pub(crate) command_window: u16,
+    /// ErrorRecoveryLevel.
+    pub(crate) level: u8,
+    /// PDUs of a thousand that the wire loses, and as many that it lets be overtaken.
+    pub(crate) mischief: u64,
     /// Initiators that are not done.
     pub(crate) busy: AtomicUsize,
     resets: Mutex<Vec<Reset>>,
@@ -54,6 +58,7 @@ impl Scene {
         stores: Vec<Arc<FaultStore>>,
         accept: mpsc::UnboundedSender<Accepted>,
         command_window: u16,
+        (level, mischief): (u8, u64),
         initiators: usize,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -65,6 +70,8 @@ impl Scene {
             stores,
             accept,
             command_window,
+            level,
+            mischief,
             busy: AtomicUsize::new(initiators),
             resets: Mutex::default(),
             lost: Mutex::default(),

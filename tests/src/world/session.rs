@@ -1,24 +1,25 @@
-//! An initiator's end of one session: it sends, keeps count of what is outstanding, and holds every answer against the
-//! rules. What belongs to one command is in `task.rs`.
+//! An initiator's end of one session: it sends, and keeps count of what is outstanding. What it hears is in `hearing.rs`,
+//! what it does about silence in `patience.rs`, a single connection in `leg.rs`, a single command in `task.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::Poll;
 
 use iscsi_proto::pdu::{
-    AsyncEvent, DataOut, Function, LogoutReason, LogoutRequest, NopOut, Reject, RejectReason, Request,
-    Response, ScsiCommand, TaskManagementRequest, TaskManagementResponse, TmfResponse,
+    DataOut, Function, LogoutReason, LogoutRequest, NopOut, Request, ScsiCommand, TaskManagementRequest,
 };
 use iscsi_proto::{Cid, Itt, Lun, Sn, Ttt};
 use tokio::time::Instant;
 
 use super::ledger::Check;
+use super::leg::Leg;
 use super::login::Terms;
-use super::pipe::{Pdu, Receiver, Sender};
+use super::pipe::Pdu;
 use super::plan::Command;
 use super::random::Random;
 use super::scene::Scene;
-use super::task::{Answer, Task};
+use super::task::Task;
 
 /// A session in full feature phase.
 #[derive(Debug)]
@@ -26,74 +27,169 @@ pub(crate) struct Session {
     pub(crate) scene: Arc<Scene>,
     pub(crate) id: u8,
     pub(crate) random: Random,
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
+    pub(crate) legs: Vec<Leg>,
+    /// Whose turn it is to be heard first.
+    turn: usize,
+    /// To be heard next.
+    overtaken: Option<(u16, Pdu)>,
     pub(crate) terms: Terms,
     pub(crate) cmd_sn: Sn,
-    pub(crate) exp_stat_sn: Sn,
     pub(crate) exp_cmd_sn: Sn,
     pub(crate) max_cmd_sn: Sn,
     pub(crate) tasks: BTreeMap<u32, Task>,
     pub(crate) tmfs: BTreeMap<u32, Tmf>,
-    pub(crate) pings: BTreeMap<u32, Instant>,
+    pub(crate) pings: BTreeMap<u32, Ping>,
+    /// Logouts of one connection that have not been answered, by tag.
+    pub(crate) partings: BTreeMap<u32, Parting>,
+    /// Logouts of one connection that were answered.
+    pub(crate) parted: BTreeSet<u32>,
+    /// Pings that fill a number that may have arrived: they may be answered or not.
+    pub(crate) fillers: BTreeSet<u32>,
+    /// Numbers that were sent and may not have arrived, with the connection they went by.
+    pub(crate) under_way: VecDeque<(Sn, u16)>,
     /// Tags about which the target has said its last word.
-    dead: BTreeSet<u32>,
+    pub(crate) dead: BTreeSet<u32>,
     /// Tags of answered commands, to be used again.
-    free: Vec<u32>,
+    pub(crate) free: Vec<u32>,
     next_itt: u32,
+    next_cid: u16,
+    logout: Option<(u16, Request)>,
     pub(crate) logged_out: bool,
 }
 
 /// A task management request that has not been answered.
 #[derive(Debug)]
 pub(crate) struct Tmf {
-    function: Function,
-    covers: Vec<u32>,
-    sent_at: Instant,
-    reset: Option<usize>,
+    pub(crate) leg: u16,
+    pub(crate) unit: usize,
+    /// The same request under the tag it had before; that may have been heard or not.
+    pub(crate) repeats: Option<u32>,
+    /// When it was last said.
+    pub(crate) said_at: Instant,
+    pub(crate) function: Function,
+    pub(crate) covers: Vec<u32>,
+    pub(crate) sent_at: Instant,
+    pub(crate) reset: Option<usize>,
+}
+
+/// A logout of one connection that has not been answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Parting {
+    pub(crate) cid: u16,
+    /// The connection that it was sent on.
+    pub(crate) by: u16,
+    pub(crate) request: Request,
+    pub(crate) sent_at: Instant,
+    pub(crate) said_at: Instant,
+}
+
+impl Parting {
+    /// Whether it is one after which tasks may be taken up by another connection.
+    pub(crate) fn keeps_tasks(&self) -> bool {
+        let Request::Logout(pdu) = &self.request else {
+            return false;
+        };
+        pdu.reason == LogoutReason::RemoveConnectionForRecovery
+    }
+}
+
+/// A ping that has not been answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ping {
+    pub(crate) leg: u16,
+    pub(crate) cmd_sn: Sn,
+    pub(crate) sent_at: Instant,
 }
 
 impl Session {
-    #[expect(clippy::too_many_arguments, reason = "what a login leaves behind")]
-    pub(crate) fn new(
-        scene: Arc<Scene>,
-        id: u8,
-        random: Random,
-        (sender, receiver): (Sender, Receiver),
-        terms: Terms,
-        cmd_sn: Sn,
-        exp_stat_sn: Sn,
-        (exp_cmd_sn, max_cmd_sn): (Sn, Sn),
-    ) -> Self {
+    pub(crate) fn new(scene: Arc<Scene>, id: u8, random: Random, leg: Leg, terms: Terms, cmd_sn: Sn) -> Self {
+        let (exp_cmd_sn, max_cmd_sn) = leg.window;
         Self {
             scene,
             id,
             random,
-            sender,
-            receiver,
+            legs: vec![leg],
+            turn: 0,
+            overtaken: None,
             terms,
             cmd_sn,
-            exp_stat_sn,
             exp_cmd_sn,
             max_cmd_sn,
             tasks: BTreeMap::new(),
             tmfs: BTreeMap::new(),
             pings: BTreeMap::new(),
+            partings: BTreeMap::new(),
+            parted: BTreeSet::new(),
+            fillers: BTreeSet::new(),
+            under_way: VecDeque::new(),
             dead: BTreeSet::new(),
             free: Vec::new(),
             next_itt: 1,
+            next_cid: 1,
+            logout: None,
             logged_out: false,
         }
     }
 
-    fn violated(&self, check: Check, detail: impl std::fmt::Display) {
+    /// What comes next, on whichever connection; `None` for its end. Never ready without a connection.
+    pub(crate) async fn recv(&mut self) -> (u16, Option<Pdu>) {
+        let (legs, turn) = (&mut self.legs, &mut self.turn);
+        if let Some((leg, pdu)) = self.overtaken.take() {
+            return (leg, Some(pdu));
+        }
+        let overtaken = &mut self.overtaken;
+        poll_fn(|cx| {
+            let count = legs.len();
+            for step in 0..count {
+                let place = (*turn + step) % count;
+                if let Poll::Ready(pdu) = legs[place].poll_recv(cx) {
+                    *turn = place + 1;
+                    let cid = legs[place].cid;
+                    *overtaken = legs[place].overtaken().map(|pdu| (cid, pdu));
+                    return Poll::Ready((cid, pdu));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    pub(crate) fn leg(&mut self, cid: u16) -> Option<&mut Leg> {
+        self.legs.iter_mut().find(|leg| leg.cid == cid)
+    }
+
+    /// A connection to say something on.
+    pub(crate) fn any_leg(&mut self) -> u16 {
+        let open: Vec<u16> = self
+            .legs
+            .iter()
+            .filter(|leg| !leg.is_closing)
+            .map(|leg| leg.cid)
+            .collect();
+        match open.len() {
+            0 => 0,
+            1 => open[0],
+            _ => self.random.pick(&open),
+        }
+    }
+
+    /// Whether another connection may join, and its CID.
+    pub(crate) fn vacant_cid(&mut self) -> Option<u16> {
+        if self.legs.len() >= self.terms.max_connections || self.logged_out {
+            return None;
+        }
+        self.next_cid += 1;
+        Some(self.next_cid)
+    }
+
+    pub(crate) fn violated(&self, check: Check, detail: impl std::fmt::Display) {
         let (id, tsih) = (self.id, self.terms.tsih.0);
         self.scene
             .ledger
             .violated(check, format_args!("initiator {id} session {tsih}: {detail}"));
     }
 
-    fn note(&self, what: impl std::fmt::Display) {
+    pub(crate) fn note(&self, what: impl std::fmt::Display) {
         let (id, tsih) = (self.id, self.terms.tsih.0);
         self.scene.ledger.note(format_args!("i{id} s{tsih} {what}"));
     }
@@ -105,32 +201,50 @@ impl Session {
 
     /// Whether nothing is outstanding.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tasks.is_empty() && self.tmfs.is_empty() && self.pings.is_empty()
+        self.tasks.is_empty() && self.tmfs.is_empty() && self.pings.is_empty() && self.partings.is_empty()
     }
 
-    fn itt(&mut self) -> u32 {
-        if self.random.percent(20)
-            && let Some(itt) = self.free.pop()
-        {
-            return itt;
-        }
+    /// A tag that was never used.
+    pub(crate) fn fresh_itt(&mut self) -> u32 {
         self.next_itt += 1;
         self.next_itt
     }
 
-    fn send(&mut self, request: &Request, data: Vec<u8>, damaged: bool) {
-        self.sender.send(Pdu {
-            bhs: request.encode(),
-            data,
-            damaged,
-        });
+    fn itt(&mut self) -> u32 {
+        // Where something may come twice, a tag that is used again soon could be taken for the old one's.
+        if !self.recovers()
+            && self.random.percent(20)
+            && let Some(itt) = self.free.pop()
+        {
+            return itt;
+        }
+        self.fresh_itt()
+    }
+
+    pub(crate) fn send(&mut self, leg: u16, request: &Request, data: Vec<u8>, damaged: bool) {
+        if let Some(leg) = self.leg(leg) {
+            leg.send(request, data, damaged);
+        }
+    }
+
+    /// What is acknowledged on a connection.
+    pub(crate) fn exp_stat_sn(&mut self, leg: u16) -> Sn {
+        self.leg(leg).map_or(Sn(0), |leg| leg.exp_stat_sn)
+    }
+
+    /// The next number, which goes by this connection.
+    fn number(&mut self, leg: u16) -> Sn {
+        let cmd_sn = self.cmd_sn.advance();
+        self.under_way.push_back((cmd_sn, leg));
+        cmd_sn
     }
 
     /// Sends a command with what data may go at once.
     pub(crate) fn command(&mut self, unit: usize, command: Command) {
         let itt = self.itt();
-        let cmd_sn = self.cmd_sn.advance();
-        let mut task = Task::new(&self.scene, unit, command, cmd_sn);
+        let leg = self.any_leg();
+        let cmd_sn = self.number(leg);
+        let mut task = Task::new(&self.scene, unit, command, cmd_sn, leg);
         let data = &task.command.data_out;
         let (mut immediate, mut unsolicited) = (0, 0);
         if task.command.is_write() {
@@ -142,7 +256,33 @@ impl Session {
                 unsolicited = first_burst - immediate;
             }
         }
-        let request = Request::ScsiCommand(ScsiCommand {
+        task.first = (immediate, unsolicited);
+        task.asked_to = immediate + unsolicited;
+        self.note(format_args!(
+            "-> {itt:#x} on {leg} cmdsn {} lun {unit} {:?} announced {} immediate {immediate}",
+            cmd_sn.0, task.command.kind, task.command.announced
+        ));
+        self.tasks.insert(itt, task);
+        self.say(itt);
+    }
+
+    /// Sends a command once more, as it was: the target has not received it.
+    pub(crate) fn retry(&mut self, itt: u32) {
+        self.note(format_args!("-> {itt:#x} again"));
+        self.say(itt);
+    }
+
+    fn say(&mut self, itt: u32) {
+        let damaged = self.random.percent(1);
+        let Some(task) = self.tasks.get_mut(&itt) else {
+            return;
+        };
+        task.said_at = Instant::now();
+        let (immediate, unsolicited) = task.first;
+        let damaged = damaged && immediate > 0;
+        task.damaged |= damaged;
+        let (leg, unit) = (task.leg, task.unit);
+        let mut pdu = ScsiCommand {
             immediate: false,
             is_final: unsolicited == 0,
             read: task.command.is_read(),
@@ -152,27 +292,20 @@ impl Session {
             lun: lun(unit),
             itt: Itt(itt),
             expected_len: task.command.announced as u32,
-            cmd_sn,
-            exp_stat_sn: self.exp_stat_sn,
+            cmd_sn: task.cmd_sn,
+            exp_stat_sn: Sn(0),
             cdb: task.command.cdb,
-        });
-        let damaged = immediate > 0 && self.random.percent(1);
-        task.damaged = damaged;
-        task.asked_to = immediate + unsolicited;
-        let first = data[..immediate].to_vec();
-        self.note(format_args!(
-            "-> {itt:#x} cmdsn {} lun {unit} {:?} announced {} immediate {immediate}",
-            cmd_sn.0, task.command.kind, task.command.announced
-        ));
-        self.send(&request, first, damaged);
-        self.tasks.insert(itt, task);
+        };
+        let first = task.command.data_out[..immediate].to_vec();
+        pdu.exp_stat_sn = self.exp_stat_sn(leg);
+        self.send(leg, &Request::ScsiCommand(pdu), first, damaged);
         if unsolicited > 0 {
             self.data_out(itt, Ttt::RESERVED, immediate, immediate + unsolicited);
         }
     }
 
     /// Sends a run of a task's data, cut as agreed.
-    fn data_out(&mut self, itt: u32, ttt: Ttt, from: usize, to: usize) {
+    pub(crate) fn data_out(&mut self, itt: u32, ttt: Ttt, from: usize, to: usize) {
         let (mut at, mut data_sn) = (from, 0);
         while at < to {
             let len = (to - at).min(self.terms.max_send);
@@ -182,16 +315,17 @@ impl Session {
             };
             task.damaged |= damaged;
             let data = task.command.data_out[at..at + len].to_vec();
+            let (leg, unit) = (task.leg, task.unit);
             let request = Request::DataOut(DataOut {
                 is_final: at + len == to,
-                lun: lun(task.unit),
+                lun: lun(unit),
                 itt: Itt(itt),
                 ttt,
-                exp_stat_sn: self.exp_stat_sn,
+                exp_stat_sn: self.exp_stat_sn(leg),
                 data_sn,
                 offset: at as u32,
             });
-            self.send(&request, data, damaged);
+            self.send(leg, &request, data, damaged);
             at += len;
             data_sn += 1;
         }
@@ -215,17 +349,31 @@ impl Session {
         self.manage_tasks(function, unit, covers);
     }
 
-    fn manage_tasks(&mut self, function: Function, unit: usize, covers: Vec<u32>) {
-        self.next_itt += 1;
-        let itt = self.next_itt;
+    pub(crate) fn manage_tasks(&mut self, function: Function, unit: usize, covers: Vec<u32>) -> u32 {
+        let leg = self.any_leg();
+        self.manage_on(leg, function, unit, covers)
+    }
+
+    /// The same on a connection of choice.
+    pub(crate) fn manage_on(&mut self, leg: u16, function: Function, unit: usize, covers: Vec<u32>) -> u32 {
+        let itt = self.fresh_itt();
         let (referenced_itt, ref_cmd_sn) = match function {
-            Function::AbortTask => (Itt(covers[0]), self.tasks[&covers[0]].cmd_sn),
+            Function::AbortTask | Function::TaskReassign => (Itt(covers[0]), self.tasks[&covers[0]].cmd_sn),
             _ => (Itt::RESERVED, Sn(0)),
         };
         for covered in &covers {
             let task = self.tasks.get_mut(covered).expect("chosen among them");
-            task.aborting = true;
+            if function == Function::TaskReassign {
+                task.moving_to = Some(leg);
+            } else {
+                task.aborting = true;
+            }
         }
+        // Where nothing is missing it does not matter which of both is said.
+        let exp_data_sn = match function {
+            Function::TaskReassign if self.random.percent(50) => self.tasks[&covers[0]].next_data_sn(),
+            _ => 0,
+        };
         let reset = matches!(function, Function::ClearTaskSet | Function::LogicalUnitReset)
             .then(|| self.scene.reset_begins(self.id, unit));
         let request = Request::TaskManagement(TaskManagementRequest {
@@ -235,55 +383,168 @@ impl Session {
             itt: Itt(itt),
             referenced_itt,
             cmd_sn: self.cmd_sn,
-            exp_stat_sn: self.exp_stat_sn,
+            exp_stat_sn: self.exp_stat_sn(leg),
             ref_cmd_sn,
-            exp_data_sn: 0,
+            exp_data_sn,
         });
-        self.note(format_args!("-> {itt:#x} {function:?} lun {unit} of {covers:x?}"));
-        self.send(&request, Vec::new(), false);
+        self.note(format_args!(
+            "-> {itt:#x} on {leg} {function:?} lun {unit} of {covers:x?}"
+        ));
+        self.send(leg, &request, Vec::new(), false);
         let tmf = Tmf {
+            leg,
+            unit,
+            repeats: None,
+            said_at: Instant::now(),
             function,
             covers,
             sent_at: Instant::now(),
             reset,
         };
         self.tmfs.insert(itt, tmf);
+        itt
     }
 
     /// Sends a ping that takes its turn among the commands.
     pub(crate) fn ping(&mut self) {
-        let cmd_sn = self.cmd_sn.advance();
-        self.ping_as(cmd_sn);
+        let leg = self.any_leg();
+        let cmd_sn = self.number(leg);
+        let itt = self.ping_as(leg, cmd_sn);
+        let sent_at = Instant::now();
+        self.pings.insert(itt, Ping { leg, cmd_sn, sent_at });
     }
 
-    fn ping_as(&mut self, cmd_sn: Sn) {
-        self.next_itt += 1;
+    /// Sends a ping with a number of its own choice; its tag.
+    pub(crate) fn ping_as(&mut self, leg: u16, cmd_sn: Sn) -> u32 {
+        let itt = self.fresh_itt();
         let request = Request::NopOut(NopOut {
             immediate: false,
             lun: Lun::ZERO,
-            itt: Itt(self.next_itt),
+            itt: Itt(itt),
             ttt: Ttt::RESERVED,
             cmd_sn,
-            exp_stat_sn: self.exp_stat_sn,
+            exp_stat_sn: self.exp_stat_sn(leg),
         });
-        self.pings.insert(self.next_itt, Instant::now());
-        self.send(&request, b"ping".to_vec(), false);
+        self.send(leg, &request, b"ping".to_vec(), false);
+        itt
     }
 
-    /// Asks to end the session.
+    /// Asks to end the session. Where PDUs are lost it must not be one that waits for others.
     pub(crate) fn log_out(&mut self) {
-        self.next_itt += 1;
-        let cmd_sn = self.cmd_sn.advance();
+        let leg = self.any_leg();
+        let cmd_sn = (!self.recovers()).then(|| self.number(leg));
+        self.note(format_args!("-> logout on {leg}"));
+        let (_, request) = self.logout_as(leg, LogoutReason::CloseSession, leg, cmd_sn);
+        self.logout = Some((leg, request));
+    }
+
+    /// Says once more that the session is to end.
+    pub(crate) fn log_out_again(&mut self) {
+        if let Some((leg, request)) = self.logout.clone() {
+            self.send(leg, &request, Vec::new(), false);
+        }
+    }
+
+    /// Asks to end one connection, by way of itself or of another; it is answered sooner or later.
+    pub(crate) fn part(&mut self, by: u16, reason: LogoutReason, cid: u16) {
+        let (itt, request) = self.logout_as(by, reason, cid, None);
+        self.note(format_args!("-> {itt:#x} {reason:?} of {cid} on {by}"));
+        let now = Instant::now();
+        let parting = Parting {
+            cid,
+            by,
+            request,
+            sent_at: now,
+            said_at: now,
+        };
+        self.partings.insert(itt, parting);
+        if let Some(leg) = self.leg(cid) {
+            leg.is_closing = true;
+        }
+    }
+
+    fn logout_as(&mut self, leg: u16, reason: LogoutReason, cid: u16, cmd_sn: Option<Sn>) -> (u32, Request) {
+        let itt = self.fresh_itt();
         let request = Request::Logout(LogoutRequest {
-            immediate: false,
-            reason: LogoutReason::CloseSession,
-            itt: Itt(self.next_itt),
-            cid: Cid(0),
-            cmd_sn,
-            exp_stat_sn: self.exp_stat_sn,
+            immediate: cmd_sn.is_none(),
+            reason,
+            itt: Itt(itt),
+            cid: Cid(cid),
+            cmd_sn: cmd_sn.unwrap_or(self.cmd_sn),
+            exp_stat_sn: self.exp_stat_sn(leg),
         });
-        self.note("-> logout");
-        self.send(&request, Vec::new(), false);
+        self.send(leg, &request, Vec::new(), false);
+        (itt, request)
+    }
+
+    /// A connection breaks. What went by it is open until the target is known to have noticed.
+    pub(crate) fn lose_leg(&mut self, cid: u16) {
+        self.note(format_args!("connection {cid} breaks"));
+        self.legs.retain(|leg| leg.cid != cid);
+        self.pings.retain(|_, ping| ping.leg != cid);
+    }
+
+    /// The target has taken leave of a connection: its tasks have ended without a status, its requests are answered by
+    /// nothing, and numbers that it may have lost are filled.
+    pub(crate) fn leg_is_over(&mut self, cid: u16) {
+        self.pings.retain(|_, ping| ping.leg != cid);
+        let over: Vec<u32> = self.tasks_of(cid);
+        for itt in over {
+            let task = self.tasks.remove(&itt).expect("found above");
+            task.aborted(&self.scene);
+            self.dead.insert(itt);
+        }
+        self.settle_tmfs_of(cid);
+        self.fill_numbers_of(cid);
+    }
+
+    /// Requests that a connection has taken with it are answered by nothing.
+    pub(crate) fn settle_tmfs_of(&mut self, cid: u16) {
+        let unanswered: Vec<u32> = self
+            .tmfs
+            .iter()
+            .filter(|(_, tmf)| tmf.leg == cid)
+            .map(|(itt, _)| *itt)
+            .collect();
+        for itt in unanswered {
+            let tmf = self.tmfs.remove(&itt).expect("found above");
+            if let Some(reset) = tmf.reset {
+                self.scene.reset_ended(reset);
+            }
+            // Whether it was done nobody knows.
+            for covered in tmf.covers {
+                if tmf.function == Function::TaskReassign {
+                    continue;
+                }
+                if let Some(task) = self.tasks.get_mut(&covered) {
+                    task.may_be_gone = true;
+                    let unit = task.unit;
+                    self.manage_tasks(Function::AbortTask, unit, vec![covered]);
+                }
+            }
+        }
+    }
+
+    /// Numbers that a connection may have lost are filled, but for those of commands that are going to be sent again.
+    pub(crate) fn fill_numbers_of(&mut self, cid: u16) {
+        self.under_way
+            .retain(|(cmd_sn, _)| !cmd_sn.precedes(self.exp_cmd_sn));
+        for place in 0..self.under_way.len() {
+            let (cmd_sn, leg) = self.under_way[place];
+            let mut tasks = self.tasks.values();
+            let is_command = tasks.any(|task| task.cmd_sn == cmd_sn && !task.aborting);
+            if leg == cid && !is_command {
+                let leg = self.any_leg();
+                self.under_way[place].1 = leg;
+                let itt = self.ping_as(leg, cmd_sn);
+                self.fillers.insert(itt);
+            }
+        }
+    }
+
+    pub(crate) fn tasks_of(&self, cid: u16) -> Vec<u32> {
+        let of_leg = self.tasks.iter().filter(|(_, task)| task.leg == cid);
+        of_leg.map(|(itt, _)| *itt).collect()
     }
 
     /// What is still open when the connection is gone.
@@ -294,303 +555,11 @@ impl Session {
             }
         }
     }
-
-    /// Takes in what arrived.
-    pub(crate) fn heard(&mut self, pdu: &Pdu) {
-        let response = match Response::decode(&pdu.bhs) {
-            Ok(response) => response,
-            Err(error) => return self.violated(Check::Protocol, format_args!("no PDU: {error}")),
-        };
-        match response {
-            Response::DataIn(pdu_in) => {
-                self.numbers(pdu_in.exp_cmd_sn, pdu_in.max_cmd_sn);
-                if let Some(status) = pdu_in.status {
-                    self.stat_sn(status.stat_sn);
-                }
-                let (max_recv, max_burst) = (self.terms.max_recv, self.terms.max_burst);
-                let Some(task) = self.task(pdu_in.itt, "Data-In") else {
-                    return;
-                };
-                if let Err(problem) = task.data_in(&pdu_in, &pdu.data, max_recv, max_burst) {
-                    self.violated(Check::DataIn, format_args!("{}: {problem}", pdu_in.itt));
-                }
-                if let Some(status) = pdu_in.status {
-                    let answer = Answer::of(status.status, status.residual, &[]);
-                    self.answered(pdu_in.itt, &answer);
-                }
-            }
-            Response::ScsiResponse(response) => {
-                self.numbers(response.exp_cmd_sn, response.max_cmd_sn);
-                self.stat_sn(response.stat_sn);
-                if self.task(response.itt, "SCSI Response").is_some() {
-                    let answer = Answer::of(response.status, response.residual, &pdu.data);
-                    self.answered(response.itt, &answer);
-                }
-            }
-            Response::R2t(r2t) => {
-                // Its numbers may be older than the last ones: it may have waited for its turn.
-                let Some(task) = self.task(r2t.itt, "R2T") else {
-                    return;
-                };
-                match task.r2t(&r2t) {
-                    Ok((from, to)) => self.data_out(r2t.itt.0, r2t.ttt, from, to),
-                    Err(problem) => self.violated(Check::DataOut, format_args!("{}: {problem}", r2t.itt)),
-                }
-            }
-            Response::TaskManagement(response) => {
-                self.numbers(response.exp_cmd_sn, response.max_cmd_sn);
-                self.stat_sn(response.stat_sn);
-                self.managed(&response);
-            }
-            Response::NopIn(nop) => {
-                self.numbers(nop.exp_cmd_sn, nop.max_cmd_sn);
-                if nop.ttt == Ttt::RESERVED {
-                    self.stat_sn(nop.stat_sn);
-                    if self.pings.remove(&nop.itt.0).is_none() || pdu.data != b"ping" {
-                        self.violated(Check::AnsweredOnce, "a NOP-In that answers no ping");
-                    }
-                } else {
-                    self.pong(nop.ttt);
-                }
-            }
-            Response::Reject(reject) => {
-                self.numbers(reject.exp_cmd_sn, reject.max_cmd_sn);
-                self.stat_sn(reject.stat_sn);
-                self.rejected(&reject, &pdu.data);
-            }
-            Response::Logout(response) => {
-                self.numbers(response.exp_cmd_sn, response.max_cmd_sn);
-                self.stat_sn(response.stat_sn);
-                self.note("<- logged out");
-                self.logged_out = true;
-            }
-            Response::AsyncMessage(message) => {
-                self.stat_sn(message.stat_sn);
-                if !matches!(message.event, AsyncEvent::LogoutRequested { .. }) {
-                    self.violated(Check::Protocol, format_args!("{:?}", message.event));
-                }
-            }
-            Response::Login(_) | Response::Text(_) => {
-                self.violated(Check::Protocol, format_args!("an unasked {}", response.name()));
-            }
-        }
-    }
-
-    fn pong(&mut self, ttt: Ttt) {
-        let request = Request::NopOut(NopOut {
-            immediate: true,
-            lun: Lun::ZERO,
-            itt: Itt::RESERVED,
-            ttt,
-            cmd_sn: self.cmd_sn,
-            exp_stat_sn: self.exp_stat_sn,
-        });
-        self.send(&request, Vec::new(), false);
-    }
-
-    fn stat_sn(&mut self, stat_sn: Sn) {
-        if stat_sn != self.exp_stat_sn {
-            let expected = self.exp_stat_sn.0;
-            self.violated(
-                Check::StatSn,
-                format_args!("StatSN {} instead of {expected}", stat_sn.0),
-            );
-        }
-        self.exp_stat_sn = stat_sn.next();
-    }
-
-    fn numbers(&mut self, exp: Sn, max: Sn) {
-        if exp.precedes(self.exp_cmd_sn) || max.precedes(self.max_cmd_sn) {
-            self.violated(
-                Check::CommandWindow,
-                format_args!(
-                    "went back from {}..{} to {}..{}",
-                    self.exp_cmd_sn.0, self.max_cmd_sn.0, exp.0, max.0
-                ),
-            );
-        }
-        if self.cmd_sn.precedes(exp) {
-            self.violated(
-                Check::CommandWindow,
-                format_args!("ExpCmdSN {} when {} is to be sent next", exp.0, self.cmd_sn.0),
-            );
-        }
-        let open = max.next().distance_from(exp);
-        if open > u32::from(self.scene.command_window) {
-            self.violated(Check::CommandWindow, format_args!("a window of {open}"));
-        }
-        (self.exp_cmd_sn, self.max_cmd_sn) = (exp, max);
-    }
-
-    /// The window at rest, when nothing is outstanding.
-    pub(crate) fn check_window(&self) {
-        let open = self.max_cmd_sn.next().distance_from(self.exp_cmd_sn);
-        if open != u32::from(self.scene.command_window) {
-            let size = self.scene.command_window;
-            self.violated(
-                Check::CommandWindow,
-                format_args!("at rest {open} of {size} commands may be sent"),
-            );
-        }
-    }
-
-    fn task(&mut self, itt: Itt, what: &str) -> Option<&mut Task> {
-        if self.tasks.contains_key(&itt.0) {
-            return self.tasks.get_mut(&itt.0);
-        }
-        if self.dead.contains(&itt.0) {
-            self.violated(
-                Check::SilentAfterAbort,
-                format_args!("{what} for {itt}, which was aborted"),
-            );
-        } else {
-            self.violated(
-                Check::AnsweredOnce,
-                format_args!("{what} for {itt}, which is not outstanding"),
-            );
-        }
-        None
-    }
-
-    fn answered(&mut self, itt: Itt, answer: &Answer) {
-        let task = self.tasks.remove(&itt.0).expect("looked up by the caller");
-        self.note(format_args!("<- {:#x} {answer:?}", itt.0));
-        // A tag that a task management request names stays what it is until that is answered.
-        if !task.aborting {
-            self.free.push(itt.0);
-        }
-        for (check, problem) in task.finish(&self.scene, answer) {
-            self.violated(check, format_args!("{itt} {:?}: {problem}", task.command.kind));
-        }
-    }
-
-    fn managed(&mut self, response: &TaskManagementResponse) {
-        let Some(tmf) = self.tmfs.remove(&response.itt.0) else {
-            return self.violated(
-                Check::AnsweredOnce,
-                format_args!("a task management response for {}", response.itt),
-            );
-        };
-        self.note(format_args!("<- {:#x} {:?}", response.itt.0, response.response));
-        if let Some(reset) = tmf.reset {
-            self.scene.reset_ended(reset);
-        }
-        match response.response {
-            TmfResponse::Complete => {}
-            TmfResponse::TaskDoesNotExist if tmf.function == Function::AbortTask => {
-                let open = tmf.covers.iter().filter_map(|itt| self.tasks.get(itt));
-                let unexcused = open
-                    .filter(|task| !task.damaged && !self.is_excused(task))
-                    .count();
-                if unexcused > 0 {
-                    let covers = &tmf.covers;
-                    self.violated(
-                        Check::AnsweredOnce,
-                        format_args!("{covers:x?} does not exist and was not answered"),
-                    );
-                }
-            }
-            other => self.violated(Check::Protocol, format_args!("{:?}: {other:?}", tmf.function)),
-        }
-        for itt in tmf.covers {
-            if let Some(task) = self.tasks.remove(&itt) {
-                self.dead.insert(itt);
-                task.aborted(&self.scene);
-            }
-        }
-    }
-
-    fn is_excused(&self, task: &Task) -> bool {
-        self.scene.may_be_reset(self.id, task.unit, task.start)
-    }
-
-    fn rejected(&mut self, reject: &Reject, header: &[u8]) {
-        let refused = header.first_chunk().map(Request::decode);
-        match refused {
-            Some(Ok(Request::ScsiCommand(pdu))) => {
-                let Some(task) = self.tasks.get(&pdu.itt.0).filter(|task| task.damaged) else {
-                    return self.violated(
-                        Check::Protocol,
-                        format_args!("{} was rejected: {:?}", pdu.itt, reject.reason),
-                    );
-                };
-                debug_assert!(reject.reason == RejectReason::DataDigestError);
-                task.refused(&self.scene);
-                self.tasks.remove(&pdu.itt.0);
-                // The CmdSN of a refused command does not count as received: the initiator fills the gap (RFC 7143
-                // §7.3), unless it has done so by aborting the command.
-                let mut tmfs = self.tmfs.values();
-                if !tmfs.any(|tmf| tmf.function == Function::AbortTask && tmf.covers.contains(&pdu.itt.0)) {
-                    self.ping_as(pdu.cmd_sn);
-                }
-                // Data-Out that follow a damaged command are strays, and R2Ts for it would be wrong.
-                self.dead.insert(pdu.itt.0);
-            }
-            // Damaged, or sent when the task had ended.
-            Some(Ok(Request::DataOut(_))) => {}
-            _ => self.violated(Check::Protocol, format_args!("rejected: {reject:?}")),
-        }
-    }
-
-    /// Looks for what is late. Commands that somebody else's reset may have ended are aborted, as initiators do.
-    pub(crate) fn overdue(&mut self, ending: bool) {
-        let now = Instant::now();
-        let late: Vec<u32> = self
-            .tmfs
-            .iter()
-            .filter(|(_, tmf)| now - tmf.sent_at > MANAGEMENT_PATIENCE)
-            .map(|(itt, _)| *itt)
-            .collect();
-        for itt in late {
-            let tmf = self.tmfs.remove(&itt).expect("found above");
-            self.violated(
-                Check::TaskManagementInTime,
-                format_args!("{:?} {itt:#x} is not answered", tmf.function),
-            );
-            for covered in tmf.covers {
-                if let Some(task) = self.tasks.remove(&covered) {
-                    task.aborted(&self.scene);
-                    self.dead.insert(covered);
-                }
-            }
-        }
-        if self.pings.values().any(|sent| now - *sent > COMMAND_PATIENCE) {
-            self.pings.clear();
-            self.violated(Check::AnsweredOnce, "a ping is not answered");
-        }
-        let old: Vec<(u32, bool)> = self
-            .tasks
-            .iter()
-            .filter(|(_, task)| !task.aborting)
-            .filter_map(|(itt, task)| {
-                let excused = self.is_excused(task);
-                let age = now - task.sent_at;
-                let late = age > COMMAND_PATIENCE || (excused && ending && age > Duration::from_secs(3));
-                late.then_some((*itt, excused))
-            })
-            .collect();
-        for (itt, excused) in old {
-            let task = &self.tasks[&itt];
-            if !excused {
-                let kind = &task.command.kind;
-                self.violated(
-                    Check::AnsweredOnce,
-                    format_args!("{itt:#x} {kind:?} was never answered"),
-                );
-            }
-            let unit = task.unit;
-            self.manage_tasks(Function::AbortTask, unit, vec![itt]);
-        }
-    }
 }
 
-fn lun(unit: usize) -> Lun {
+pub(crate) fn lun(unit: usize) -> Lun {
     Lun::from_number(unit as u16).expect("few units")
 }
 
 /// Commands that an initiator keeps outstanding.
 const QUEUE_DEPTH: usize = 24;
-/// How long task management may take: the patience for Data-Out that is owed, the network, and some.
-const MANAGEMENT_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a command may take: longer than stores hold and fences stand.
-const COMMAND_PATIENCE: Duration = Duration::from_secs(120);

@@ -4,11 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use backstores::BufPool;
 use bytes::Bytes;
-use iscsi_proto::pdu::{NopOut, Request, Residual, Response, ScsiResponse, ScsiResponseCode};
+use iscsi_proto::pdu::{NopOut, Request, Residual, Response, ScsiResponse, ScsiResponseCode, Snack};
 use iscsi_proto::{Itt, Lun, Sn, Ttt};
-use target_core::datamover::{DataMover, GetData, Notify, Numbering, PutData};
+use target_core::datamover::{
+    DataMover, GetData, Notify, Numbering, PutData, TaskRemains, TransportClosed, Unsent,
+};
 use target_core::iscsi::SessionParams;
+use target_core::replay::SentTask;
 
 use super::defects::Defect;
 use super::mover::SimMover;
@@ -27,6 +31,8 @@ pub(crate) struct SpoiledMover {
     /// Slots of the command window that are lost.
     leaked: u32,
     released: Option<Itt>,
+    /// Behind all responses sent.
+    stat_sn: Sn,
     /// What waits until the store goes on.
     waiting: VecDeque<Submission>,
     /// The connection is gone, and nobody is told.
@@ -54,6 +60,7 @@ impl SpoiledMover {
             shift: 0,
             leaked: 0,
             released: None,
+            stat_sn: Sn(0),
             waiting: VecDeque::new(),
             haunted: false,
             pongs: VecDeque::new(),
@@ -160,6 +167,7 @@ impl SpoiledMover {
         if self.strikes(Defect::ShrinkingWindow) {
             self.leaked = 1;
         }
+        self.stat_sn = stat_sn.next();
         *stat_sn = stat_sn.plus(self.shift);
         *max_cmd_sn = max_cmd_sn.minus(self.leaked);
     }
@@ -198,6 +206,10 @@ impl SpoiledMover {
 }
 
 impl DataMover for SpoiledMover {
+    fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed> {
+        self.inner.move_to(pool)
+    }
+
     fn enable(&mut self, params: &SessionParams) {
         self.submit(Submission::Enable(params.clone()));
     }
@@ -228,6 +240,45 @@ impl DataMover for SpoiledMover {
         self.submit(Submission::End(itt));
     }
 
+    fn snack(&mut self, snack: &Snack, numbering: Numbering) -> Result<(), Unsent> {
+        if self.defect == Defect::UnansweredSnack {
+            return Ok(());
+        }
+        self.inner.snack(snack, numbering)
+    }
+
+    fn forget_task(&mut self, itt: Itt) {
+        self.inner.forget_task(itt);
+    }
+
+    fn look_after(&mut self, itt: Itt) {
+        if self.defect != Defect::DataOutNotLookedAfter {
+            self.inner.look_after(itt);
+        }
+    }
+
+    fn surrender(&mut self, itt: Itt) -> TaskRemains {
+        self.inner.surrender(itt)
+    }
+
+    fn adopt(
+        &mut self,
+        itt: Itt,
+        remains: TaskRemains,
+        next_data_sn: u32,
+        numbering: Numbering,
+    ) -> Result<(), Unsent> {
+        if self.defect == Defect::ForgottenRemains {
+            // As if nothing had been sent.
+            let nothing = TaskRemains {
+                sent: Some(SentTask::default()),
+                ..remains
+            };
+            return self.inner.adopt(itt, nothing, next_data_sn, numbering);
+        }
+        self.inner.adopt(itt, remains, next_data_sn, numbering)
+    }
+
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.inner.poll_close(cx)
     }
@@ -249,7 +300,13 @@ impl DataMover for SpoiledMover {
                 self.haunted = true;
                 Poll::Pending
             }
-            other => other,
+            Poll::Ready(mut notify) => {
+                if self.defect == Defect::ImaginedAcknowledgement {
+                    imagine(&mut notify, self.stat_sn);
+                }
+                Poll::Ready(notify)
+            }
+            Poll::Pending => Poll::Pending,
         }
     }
 
@@ -280,6 +337,19 @@ fn good(itt: Itt, numbering: Numbering, residual: Residual) -> Response {
         max_cmd_sn: numbering.max_cmd_sn,
         exp_data_sn: 0,
     })
+}
+
+/// Acknowledges everything.
+fn imagine(notify: &mut Notify, stat_sn: Sn) {
+    match notify {
+        Notify::Command { pdu, .. } => pdu.exp_stat_sn = stat_sn,
+        Notify::Control {
+            pdu: Request::NopOut(pdu),
+            ..
+        } => pdu.exp_stat_sn = stat_sn,
+        Notify::ExpStatSn(exp_stat_sn) => *exp_stat_sn = stat_sn,
+        _ => {}
+    }
 }
 
 /// An answer to a NOP-In, from nobody.

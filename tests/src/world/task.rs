@@ -1,5 +1,7 @@
 //! One command at the initiator's end: what came of it so far, and what its end means for the model disk.
 
+use std::collections::BTreeMap;
+
 use iscsi_proto::Sn;
 use iscsi_proto::pdu::{DataIn, R2t, Residual};
 use tokio::time::Instant;
@@ -14,6 +16,10 @@ use super::scene::Scene;
 pub(crate) struct Task {
     pub(crate) command: Command,
     pub(crate) unit: usize,
+    /// The connection that it belongs to.
+    pub(crate) leg: u16,
+    /// The connection that it is to go on with.
+    pub(crate) moving_to: Option<u16>,
     pub(crate) cmd_sn: Sn,
     pub(crate) start: u64,
     pub(crate) sent_at: Instant,
@@ -22,10 +28,20 @@ pub(crate) struct Task {
     pub(crate) damaged: bool,
     /// A task management request concerns it.
     pub(crate) aborting: bool,
+    /// One did, and its answer was lost.
+    pub(crate) may_be_gone: bool,
+    /// When it was last sent.
+    pub(crate) said_at: Instant,
+    /// Bytes that go with it, and behind it unasked.
+    pub(crate) first: (usize, usize),
     /// Data-Out up to here was sent or asked for.
     pub(crate) asked_to: usize,
     received: Vec<u8>,
+    /// Data-In that came, where some may be lost: place and data, by DataSN.
+    pieces: BTreeMap<u32, (u32, Vec<u8>)>,
     next_data_sn: u32,
+    /// Where the gap begins that was asked for last.
+    pub(crate) gap_asked_for: Option<u32>,
     burst: usize,
     next_r2t_sn: u32,
 }
@@ -54,7 +70,7 @@ impl Answer {
 
 impl Task {
     /// A command about to be sent: from here on it may land.
-    pub(crate) fn new(scene: &Scene, unit: usize, command: Command, cmd_sn: Sn) -> Self {
+    pub(crate) fn new(scene: &Scene, unit: usize, command: Command, cmd_sn: Sn, leg: u16) -> Self {
         let start = scene.tick();
         let change = {
             let mut model = scene.model(unit);
@@ -86,15 +102,22 @@ impl Task {
         Self {
             command,
             unit,
+            leg,
+            moving_to: None,
             cmd_sn,
             start,
             sent_at: Instant::now(),
             change,
             damaged: false,
             aborting: false,
+            may_be_gone: false,
+            said_at: Instant::now(),
+            first: (0, 0),
             asked_to: 0,
             received: Vec::new(),
+            pieces: BTreeMap::new(),
             next_data_sn: 0,
+            gap_asked_for: None,
             burst: 0,
             next_r2t_sn: 0,
         }
@@ -136,6 +159,60 @@ impl Task {
             return Err("a status before the last Data-In of the sequence".into());
         }
         Ok(())
+    }
+
+    /// A Data-In where some may be lost, and come again. All data are put together as soon as they are here.
+    pub(crate) fn data_in_again(&mut self, pdu: &DataIn, data: &[u8], max_recv: usize) -> Result<(), String> {
+        if !self.command.is_read() {
+            return Err("Data-In for a command that reads nothing".into());
+        }
+        if data.len() > max_recv || pdu.status.is_some() {
+            return Err(format!("{} bytes, status {:?}", data.len(), pdu.status));
+        }
+        let piece = (pdu.offset, data.to_vec());
+        if let Some(before) = self.pieces.insert(pdu.data_sn, piece)
+            && before != self.pieces[&pdu.data_sn]
+        {
+            return Err(format!("DataSN {} is not what it was before", pdu.data_sn));
+        }
+        while let Some((offset, data)) = self.pieces.get(&self.next_data_sn) {
+            if *offset as usize != self.received.len() {
+                return Err(format!("offset {offset} instead of {}", self.received.len()));
+            }
+            self.received.extend_from_slice(data);
+            self.next_data_sn += 1;
+        }
+        if self.received.len() > self.command.announced {
+            return Err(format!("{} bytes are too many", self.received.len()));
+        }
+        Ok(())
+    }
+
+    /// The first Data-In that is missing before one that came, and how many are.
+    pub(crate) fn first_gap(&self) -> Option<(u32, u32)> {
+        let (behind, _) = self.pieces.range(self.next_data_sn..).next()?;
+        Some((self.next_data_sn, behind - self.next_data_sn))
+    }
+
+    /// DataSN of the first Data-In that is missing.
+    pub(crate) fn next_data_sn(&self) -> u32 {
+        self.next_data_sn
+    }
+
+    /// An R2T where some may be lost, and come again; `None` when it is known. What is asked for a second time is what
+    /// did not arrive.
+    pub(crate) fn r2t_again(&mut self, pdu: &R2t) -> Result<Option<(usize, usize)>, String> {
+        if pdu.r2t_sn < self.next_r2t_sn {
+            return Ok(None);
+        }
+        self.next_r2t_sn = pdu.r2t_sn + 1;
+        let (from, to) = (pdu.offset as usize, (pdu.offset + pdu.desired_len) as usize);
+        if from > self.asked_to || from == to || to > self.command.moved() {
+            let (asked, moved) = (self.asked_to, self.command.moved());
+            return Err(format!("asks for {from}..{to} of {moved} after {asked}"));
+        }
+        self.asked_to = self.asked_to.max(to);
+        Ok(Some((from, to)))
     }
 
     /// An R2T; what it asks for, or which rule it breaks (RFC 7143 §11.8).

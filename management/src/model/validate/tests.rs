@@ -208,3 +208,25 @@ fn what_is_not_said_is_inherited() {
     same.put(&mut model, 3);
     assert_eq!(model.credentials["c"].revision, 2, "nothing changed");
 }
+
+#[test]
+fn a_drive_has_its_kind_of_medium() {
+    let unit = (Kind::Unit, json!({"id": "u", "store": "s", "device": "cdrom"}));
+    let store = |more: serde_json::Value| {
+        let mut store = json!({"id": "s", "place": {"kind": "file", "path": "a.iso"}});
+        store
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        (Kind::Store, store)
+    };
+    let disc = store(json!({"block_size": 2048, "read_only": true}));
+    assert_eq!(problems(&[disc.clone(), unit.clone()]), Vec::<String>::new());
+    assert_eq!(problems(&[store(json!({})), unit]), ["units/u/device"]);
+    let disk = (Kind::Unit, json!({"id": "u", "store": "s"}));
+    assert_eq!(problems(&[disc, disk]), ["units/u/device"]);
+    assert_eq!(
+        problems(&[store(json!({"encrypt": "/etc/key"}))]),
+        ["stores/s/encrypt"]
+    );
+}

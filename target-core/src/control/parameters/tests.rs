@@ -26,7 +26,10 @@ fn keys_of_the_standard_are_set_whatever_their_case() {
     assert!(!set("immediatedata", "off").unwrap().immediate_data);
     assert_eq!(set("MaxOutstandingR2T", "4").unwrap().max_outstanding_r2t, 4);
     assert_eq!(set("DefaultTime2Wait", "0").unwrap().time_to_wait, 0);
-    assert_eq!(set("DefaultTime2Retain", "3600").unwrap().time_to_retain, 3600);
+    assert_eq!(
+        set("DefaultTime2Retain", "3600").unwrap().time_to_retain,
+        Some(3600)
+    );
     assert_eq!(set("iscsiprotocollevel", "2").unwrap().protocol_level, 2);
     assert_eq!(set("command-window", "32").unwrap().command_window, 32);
     assert_eq!(set("Max-Sessions", "8").unwrap().max_sessions, 8);
@@ -120,6 +123,16 @@ fn an_unknown_name_is_told_which_names_there_are() {
 }
 
 #[test]
+fn sessions_are_retained_where_something_can_be_taken_up_again() {
+    assert_eq!(Parameters::default().retains(), 0);
+    assert_eq!(set("MaxConnections", "2").unwrap().retains(), 20);
+    assert_eq!(set("ErrorRecoveryLevel", "2").unwrap().retains(), 20);
+    let mut told = set("ErrorRecoveryLevel", "2").unwrap();
+    told.set("DefaultTime2Retain", "0").unwrap();
+    assert_eq!(told.retains(), 0);
+}
+
+#[test]
 fn every_name_has_help_and_is_there_once() {
     let names: Vec<_> = Parameters::names().collect();
     for (name, help) in &names {
@@ -130,5 +143,5 @@ fn every_name_has_help_and_is_there_once() {
             "{name}"
         );
     }
-    assert_eq!(names.len(), 19);
+    assert_eq!(names.len(), 21);
 }

@@ -12,7 +12,7 @@ use iscsi_proto::{Ahs, Cid, DecodeError, IscsiName, Isid, Itt, Lun, Sn, Tpgt, Ts
 use super::*;
 use crate::control::{Access, ChapPolicy, Directory, Parameters, Target};
 use crate::iscsi::registry::Admitted;
-use crate::iscsi::{LinkInfo, TransportKeys};
+use crate::iscsi::{LinkId, LinkInfo, TransportKeys};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::scsi::TargetDevice;
 use crate::transfer::TaskId;
@@ -94,17 +94,20 @@ impl Peer {
     }
 
     fn control(&mut self, pdu: Request, data: &[u8]) -> Vec<String> {
-        self.event(Event::Notify(match pdu {
-            Request::ScsiCommand(pdu) => Notify::Command {
-                pdu,
-                ahs: Ahs::default(),
-                immediate: None,
+        self.event(Event::Notify(
+            LinkId::LEADING,
+            match pdu {
+                Request::ScsiCommand(pdu) => Notify::Command {
+                    pdu,
+                    ahs: Ahs::default(),
+                    immediate: None,
+                },
+                pdu => Notify::Control {
+                    pdu,
+                    data: Bytes::copy_from_slice(data),
+                },
             },
-            pdu => Notify::Control {
-                pdu,
-                data: Bytes::copy_from_slice(data),
-            },
-        }))
+        ))
     }
 
     /// A read of 512 bytes, CmdSN counted from the session's first.
@@ -298,19 +301,27 @@ fn data_out() -> DataOut {
 
 fn show(action: &Action) -> String {
     match action {
-        Action::Enable(_) => "enable".into(),
-        Action::Send(pdu, _) => show_response(pdu),
-        Action::Put(put) => match put.last {
+        Action::Enable(..) => "enable".into(),
+        Action::Send(_, pdu, _) => show_response(pdu),
+        Action::Put(_, put) => match put.last {
             Some(last) => format!("data {:#x} with status {:#04x}", put.itt.0, last.status),
             None => format!("data {:#x}", put.itt.0),
         },
-        Action::Get(get) => format!("get {:#x}", get.itt.0),
-        Action::Release(itt) => format!("release {:#x}", itt.0),
-        Action::End(itt) => format!("end {:#x}", itt.0),
+        Action::Get(_, get) => format!("get {:#x}", get.itt.0),
+        Action::Release(_, itt) => format!("release {:#x}", itt.0),
+        Action::End(_, itt) => format!("end {:#x}", itt.0),
         Action::Start(start) => format!("start {:#x}", start.pdu.itt.0),
         Action::Manage { function, .. } => format!("manage {function:?}"),
         Action::Admit(_) => "admit".into(),
         Action::DropSessions => "drop sessions".into(),
+        Action::Surrender(_, itts) => format!("surrender {}", itts.len()),
+        Action::Adopt { itt, .. } => format!("adopt {:#x}", itt.0),
+        Action::Discard(itt) => format!("discard {:#x}", itt.0),
+        Action::Forget(_, itt) => format!("forget {:#x}", itt.0),
+        Action::LookAfter(_, itt) => format!("look after {:#x}", itt.0),
+        Action::Snack(_, snack, _) => format!("snack {:?}", snack.kind),
+        Action::TellCleared(luns) => format!("tell of {}", luns.len()),
+        Action::Disconnect(link, reason) => format!("disconnect {}: {reason}", link.0),
         Action::Close(reason) => format!("close: {reason}"),
     }
 }

@@ -1,6 +1,7 @@
 //! Commands of block devices (SBC-4), one file each.
 
 mod erase;
+mod protect;
 mod usage;
 
 pub(crate) mod chunks;

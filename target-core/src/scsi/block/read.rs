@@ -4,11 +4,12 @@
 //! returned would survive a power cut.
 
 use super::chunks::chunks;
+use super::protect::{self, Protect};
 use super::usage;
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_6, lba_range_10, lba_range_12, lba_range_16};
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
+use crate::scsi::table::{CommandSpec, Devices, Needs, Offer, Operation};
 use crate::transfer::Transfer;
 
 pub(crate) const READ_6: CommandSpec = CommandSpec {
@@ -26,7 +27,11 @@ pub(crate) const READ_10: CommandSpec = CommandSpec {
     opcode: 0x28,
     name: "READ (10)",
     usage: &usage::ten(0x28, usage::TRANSFER),
-    needs: Needs::read(lba_range_10),
+    needs: Needs {
+        devices: Devices::All,
+        protection: true,
+        ..Needs::read(lba_range_10)
+    },
     ..READ_6
 };
 
@@ -34,7 +39,11 @@ pub(crate) const READ_12: CommandSpec = CommandSpec {
     opcode: 0xa8,
     name: "READ (12)",
     usage: &usage::twelve(0xa8, usage::TRANSFER),
-    needs: Needs::read(lba_range_12),
+    needs: Needs {
+        devices: Devices::All,
+        protection: true,
+        ..Needs::read(lba_range_12)
+    },
     ..READ_6
 };
 
@@ -42,7 +51,7 @@ pub(crate) const READ_16: CommandSpec = CommandSpec {
     opcode: 0x88,
     name: "READ (16)",
     usage: &usage::sixteen(0x88, usage::TRANSFER),
-    needs: Needs::read(lba_range_16),
+    needs: Needs::read(lba_range_16).protected(),
     ..READ_6
 };
 
@@ -57,11 +66,14 @@ pub(crate) async fn run(
     let range = context.range();
     // In READ (6) these bits belong to the LBA.
     let fua = cdb.opcode() != READ_6.opcode && cdb.bit(1, 3);
-    let room = data.want_in(range.blocks * block);
     if fua && geometry.volatile_cache {
         data.check()?;
         unit.store().flush().await?;
     }
+    if let Some(protect) = Protect::of(cdb)? {
+        return Box::pin(protect::read(context, range, protect, data)).await;
+    }
+    let room = data.want_in(range.blocks * block);
     for chunk in chunks(range.lba * block, room.next_multiple_of(block)) {
         let buf = data.in_buffer(chunk.len).await?;
         data.check()?;

@@ -6,7 +6,7 @@ use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::primary::vpd::is_thin;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
+use crate::scsi::table::{CommandSpec, Devices, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const READ_CAPACITY_10: CommandSpec = CommandSpec {
@@ -16,6 +16,7 @@ pub(crate) const READ_CAPACITY_10: CommandSpec = CommandSpec {
     usage: &[0x25, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, PMI, 0],
     offer: Offer::Always,
     needs: Needs {
+        devices: Devices::All,
         reservation: ReservationClass::Persistent,
         ..Needs::MEDIUM
     },
@@ -30,6 +31,7 @@ pub(crate) const READ_CAPACITY_16: CommandSpec = CommandSpec {
     usage: &[
         0x9e, 0x10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, PMI, 0,
     ],
+    needs: Needs::MEDIUM,
     operation: Operation::ReadCapacity16,
     ..READ_CAPACITY_10
 };
@@ -52,7 +54,7 @@ pub(crate) async fn run_16(
     check_pmi(cdb.u64_at(2), cdb.bit(14, 0))?;
     let unit = context.unit();
     let geometry = unit.store().geometry();
-    let parameters = capacity_16(&geometry, is_thin(unit.config(), &geometry));
+    let parameters = capacity_16(&geometry, is_thin(unit.config(), &geometry), unit.is_protected());
     data.put_parameters(&parameters, cdb.u32_at(10) as usize).await
 }
 
@@ -75,11 +77,13 @@ fn capacity_10(geometry: &Geometry) -> [u8; 8] {
     parameters
 }
 
-fn capacity_16(geometry: &Geometry, thin: bool) -> [u8; 32] {
+fn capacity_16(geometry: &Geometry, thin: bool, is_protected: bool) -> [u8; 32] {
     let exponent = (geometry.physical_block_size / geometry.block_size).ilog2();
     let mut parameters = [0; 32];
     parameters[..8].copy_from_slice(&last_block(geometry).to_be_bytes());
     parameters[8..12].copy_from_slice(&geometry.block_size.to_be_bytes());
+    // P_TYPE 0 is type 1. P_I_EXPONENT 0: each block has one piece of it.
+    parameters[12] = if is_protected { PROT_EN } else { 0 };
     parameters[13] = u8::try_from(exponent).unwrap_or(0) & 0x0f;
     // LOWEST ALIGNED LOGICAL BLOCK ADDRESS stays 0: stores start on a physical block.
     parameters[14] = if thin { LBPME | LBPRZ } else { 0 };
@@ -92,6 +96,8 @@ fn last_block(geometry: &Geometry) -> u64 {
 
 /// Partial medium indicator, obsolete since SBC-3.
 const PMI: u8 = 0x01;
+/// Blocks have protection information.
+const PROT_EN: u8 = 0x01;
 /// Logical block provisioning management enabled.
 const LBPME: u8 = 0x80;
 /// Unmapped blocks read as zeroes.
@@ -106,9 +112,10 @@ mod tests {
     fn the_last_block_and_its_length() {
         assert_eq!(capacity_10(&geometry()), [0, 0x1f, 0xff, 0xff, 0, 0, 2, 0]);
         let expected = [0, 0, 0, 0, 0, 0x1f, 0xff, 0xff, 0, 0, 2, 0, 0, 3, 0xc0, 0];
-        assert_eq!(capacity_16(&geometry(), true)[..16], expected);
-        assert_eq!(capacity_16(&geometry(), true)[16..], [0; 16]);
-        assert_eq!(capacity_16(&geometry(), false)[14], 0);
+        assert_eq!(capacity_16(&geometry(), true, false)[..16], expected);
+        assert_eq!(capacity_16(&geometry(), true, false)[16..], [0; 16]);
+        assert_eq!(capacity_16(&geometry(), false, false)[14], 0);
+        assert_eq!(capacity_16(&geometry(), false, true)[12..14], [0x01, 3]);
     }
 
     #[test]
@@ -120,7 +127,7 @@ mod tests {
         ] {
             let large = Geometry { size, ..geometry() };
             assert_eq!(capacity_10(&large)[..4], last_10.to_be_bytes());
-            assert_eq!(capacity_16(&large, false)[..8], last_16.to_be_bytes());
+            assert_eq!(capacity_16(&large, false, false)[..8], last_16.to_be_bytes());
         }
     }
 }

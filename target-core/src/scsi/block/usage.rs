@@ -1,11 +1,11 @@
 //! CDB usage maps of the formats that block commands share, and the flags of their second byte. A flag that a map does
-//! not have is refused by the engine: in particular every value of RDPROTECT, WRPROTECT, VRPROTECT and ORPROTECT (the
-//! top three bits) but 0, since there is no protection information.
+//! not have is refused by the engine. RDPROTECT, WRPROTECT and VRPROTECT (the top three bits) are in no map: they belong to
+//! commands whose entry in the table says so, on units with protection information.
 
-/// Second byte of commands that read or write: DPO and FUA, without protection information.
+/// Second byte of commands that read or write: DPO and FUA.
 pub(super) const TRANSFER: u8 = DPO | FUA;
 
-/// Second byte of commands that verify: DPO and BYTCHK, without protection information.
+/// Second byte of commands that verify: DPO and BYTCHK.
 pub(super) const VERIFY: u8 = DPO | 0x06;
 
 /// Disable page out, a hint about caching that changes nothing here.

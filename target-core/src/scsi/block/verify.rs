@@ -1,6 +1,7 @@
 //! VERIFY (10), (12) and (16) (SBC-4): reads the blocks, and with BYTCHK compares them with Data-Out.
 
 use super::chunks::{chunks, turn};
+use super::protect::{self, Protect};
 use super::usage;
 use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10, lba_range_12, lba_range_16};
 use crate::scsi::engine::CommandContext;
@@ -14,7 +15,7 @@ pub(crate) const VERIFY_10: CommandSpec = CommandSpec {
     name: "VERIFY (10)",
     usage: &usage::ten(0x2f, usage::VERIFY),
     offer: Offer::Always,
-    needs: Needs::read(lba_range_10),
+    needs: Needs::read(lba_range_10).protected(),
     timeout_s: 30,
     operation: Operation::Verify,
 };
@@ -23,7 +24,7 @@ pub(crate) const VERIFY_12: CommandSpec = CommandSpec {
     opcode: 0xaf,
     name: "VERIFY (12)",
     usage: &usage::twelve(0xaf, usage::VERIFY),
-    needs: Needs::read(lba_range_12),
+    needs: Needs::read(lba_range_12).protected(),
     ..VERIFY_10
 };
 
@@ -31,7 +32,7 @@ pub(crate) const VERIFY_16: CommandSpec = CommandSpec {
     opcode: 0x8f,
     name: "VERIFY (16)",
     usage: &usage::sixteen(0x8f, usage::VERIFY),
-    needs: Needs::read(lba_range_16),
+    needs: Needs::read(lba_range_16).protected(),
     ..VERIFY_10
 };
 
@@ -41,10 +42,14 @@ pub(crate) async fn run(
     data: &mut Transfer,
 ) -> Result<(), Failure> {
     let range = context.range();
-    match cdb.bits(1, 2, 1) {
-        0 => read_all(context, range, data).await,
-        1 => compare_all(context, range, data).await,
-        3 => compare_each(context, range, data).await,
+    match (cdb.bits(1, 2, 1), Protect::of(cdb)?) {
+        (0, None) => read_all(context, range, data).await,
+        (0, Some(protect)) => Box::pin(protect::verify(context, range, protect, data)).await,
+        (1, None) => compare_all(context, range, data).await,
+        (1, Some(protect)) => Box::pin(protect::verify_equal(context, range, protect, data)).await,
+        // One block with one reference tag cannot be equal to several that have each their own.
+        (3, Some(_)) => Err(Cdb::invalid_bit(1, 7)),
+        (3, None) => compare_each(context, range, data).await,
         _ => Err(Cdb::invalid_bit(1, 2)),
     }
 }

@@ -4,6 +4,7 @@
 //! written, and the residual tells the rest.
 
 use super::chunks::chunks;
+use super::protect::{self, Protect};
 use super::usage;
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_6, lba_range_10, lba_range_12, lba_range_16};
@@ -26,7 +27,7 @@ pub(crate) const WRITE_10: CommandSpec = CommandSpec {
     opcode: 0x2a,
     name: "WRITE (10)",
     usage: &usage::ten(0x2a, usage::TRANSFER),
-    needs: Needs::write(lba_range_10),
+    needs: Needs::write(lba_range_10).protected(),
     ..WRITE_6
 };
 
@@ -34,7 +35,7 @@ pub(crate) const WRITE_12: CommandSpec = CommandSpec {
     opcode: 0xaa,
     name: "WRITE (12)",
     usage: &usage::twelve(0xaa, usage::TRANSFER),
-    needs: Needs::write(lba_range_12),
+    needs: Needs::write(lba_range_12).protected(),
     ..WRITE_6
 };
 
@@ -42,7 +43,7 @@ pub(crate) const WRITE_16: CommandSpec = CommandSpec {
     opcode: 0x8a,
     name: "WRITE (16)",
     usage: &usage::sixteen(0x8a, usage::TRANSFER),
-    needs: Needs::write(lba_range_16),
+    needs: Needs::write(lba_range_16).protected(),
     ..WRITE_6
 };
 
@@ -56,6 +57,9 @@ pub(crate) async fn run(
     let range = context.range();
     // In WRITE (6) these bits belong to the LBA.
     let fua = cdb.opcode() != WRITE_6.opcode && cdb.bit(1, 3);
+    if let Some(protect) = Protect::of(cdb)? {
+        return Box::pin(protect::write(context, range, protect, fua, data)).await;
+    }
     let durability = unit.durability(fua);
     let sent = data.want_out(range.blocks * block);
     for chunk in chunks(range.lba * block, sent - sent % block) {

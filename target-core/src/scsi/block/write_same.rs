@@ -1,9 +1,10 @@
 //! WRITE SAME (10) and (16) (SBC-4): one block of data, written over a whole run; with UNMAP, zeroes that
 //! need no space.
 
-use backstores::{CHUNK, Durability};
+use backstores::{CHUNK, Durability, IoBuf, TAGS_LEN};
 
 use super::chunks::{chunks, strides, turn};
+use super::protect::{self, Protect};
 use super::usage;
 use crate::scsi::cdb::{Cdb, LbaRange, lba_range_10_to_end, lba_range_16_to_end};
 use crate::scsi::engine::CommandContext;
@@ -19,7 +20,7 @@ pub(crate) const WRITE_SAME_10: CommandSpec = CommandSpec {
     name: "WRITE SAME (10)",
     usage: &usage::ten(0x41, UNMAP),
     offer: Offer::Always,
-    needs: Needs::write(lba_range_10_to_end),
+    needs: Needs::write(lba_range_10_to_end).protected(),
     timeout_s: 120,
     operation: Operation::WriteSame,
 };
@@ -28,7 +29,7 @@ pub(crate) const WRITE_SAME_16: CommandSpec = CommandSpec {
     opcode: 0x93,
     name: "WRITE SAME (16)",
     usage: &usage::sixteen(0x93, UNMAP | NDOB),
-    needs: Needs::write(lba_range_16_to_end),
+    needs: Needs::write(lba_range_16_to_end).protected(),
     ..WRITE_SAME_10
 };
 
@@ -54,15 +55,20 @@ pub(crate) async fn run(
         return Err(Cdb::invalid_bit(1, 3));
     }
     let block = u64::from(geometry.block_size);
+    let protect = Protect::of(cdb)?;
     let pattern = if no_data {
+        if protect.is_some() {
+            return Err(Cdb::invalid_bit(1, 7));
+        }
         None
     } else {
-        // Anything but one block is a mistake of the initiator, who has another block size in mind.
-        if data.offered_out() != block || data.want_out(block) != block {
-            return Err(Sense::INVALID_FIELD_IN_CDB.into());
+        let pattern = get_pattern(geometry.block_size as usize, protect, data).await?;
+        if let Some(protect) = protect {
+            return Box::pin(protect::write_same(context, range, protect, &pattern, data)).await;
         }
-        let pattern = data.get(geometry.block_size as usize).await?;
-        pattern.iter().any(|byte| *byte != 0).then_some(pattern)
+        // Blocks without contents have no protection information, which what was sent is to have.
+        let keeps_zeroes = unit.is_protected() && !unmap;
+        (keeps_zeroes || pattern.iter().any(|byte| *byte != 0)).then_some(pattern)
     };
     let durability = unit.durability(false);
     match pattern {
@@ -70,6 +76,20 @@ pub(crate) async fn run(
         // Blocks that would not read as zeroes cannot be unmapped: they are written (SBC-4 §4.7).
         Some(pattern) => repeat(context, range, &pattern, durability, data).await,
     }
+}
+
+/// The block that is sent, with its protection information if there is some.
+async fn get_pattern(
+    block_size: usize,
+    protect: Option<Protect>,
+    data: &mut Transfer,
+) -> Result<IoBuf, Failure> {
+    let len = block_size + protect.map_or(0, |_| TAGS_LEN);
+    // Anything but one block is a mistake of the initiator, who has another block size in mind.
+    if data.offered_out() != len as u64 || data.want_out(len as u64) != len as u64 {
+        return Err(Sense::INVALID_FIELD_IN_CDB.into());
+    }
+    data.get(len).await
 }
 
 async fn zero(

@@ -7,7 +7,7 @@ use super::limits::THIRD_PARTY_COPY_IN;
 use super::operation::{Conclusion, ListId, Operation};
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{self, CommandSpec, Needs, Offer, ReservationClass};
+use crate::scsi::table::{self, CommandSpec, Devices, Needs, Offer, ReservationClass};
 use crate::scsi::{Failure, LogicalUnit};
 use crate::transfer::Transfer;
 
@@ -35,6 +35,7 @@ pub(crate) const COPY_STATUS_LID1: CommandSpec = CommandSpec {
     ],
     offer: Offer::Always,
     needs: Needs {
+        devices: Devices::Disk,
         reservation: ReservationClass::Persistent,
         ..Needs::UNIT
     },

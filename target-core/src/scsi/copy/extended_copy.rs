@@ -9,7 +9,7 @@ use super::route::{Agent, Route, Trouble};
 use super::segment::Segment;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{self, CommandSpec, Needs, Offer, ReservationClass};
+use crate::scsi::table::{self, CommandSpec, Devices, Needs, Offer, ReservationClass};
 use crate::scsi::{Failure, Sense};
 use crate::transfer::Transfer;
 
@@ -37,6 +37,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     ],
     offer: Offer::Always,
     needs: Needs {
+        devices: Devices::Disk,
         reservation: ReservationClass::Writes,
         ..Needs::UNIT
     },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::primary::vpd::unit_names;
-use crate::scsi::{Failure, LogicalUnit, Sense};
+use crate::scsi::{DeviceType, Failure, LogicalUnit, Sense};
 
 /// Length of a descriptor.
 pub(super) const CSCD_LEN: usize = 32;
@@ -56,6 +56,9 @@ impl Cscd {
         let unit = context
             .find_unit(|unit| self.names(unit))
             .ok_or(Sense::COPY_TARGET_DEVICE_NOT_REACHABLE)?;
+        if unit.config().device_type != DeviceType::Disk {
+            return Err(Sense::INCORRECT_COPY_TARGET_DEVICE_TYPE);
+        }
         // Who has another block size in mind means other blocks.
         if self.block != unit.store().geometry().block_size {
             return Err(

@@ -10,7 +10,7 @@ use super::segment::{BLOCK_TO_BLOCK, BLOCK_TO_BLOCK_OFFSET};
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{self, CommandSpec, Needs, Offer};
+use crate::scsi::table::{self, CommandSpec, Devices, Needs, Offer};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -36,7 +36,10 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
         0,
     ],
     offer: Offer::Always,
-    needs: Needs::UNIT,
+    needs: Needs {
+        devices: Devices::Disk,
+        ..Needs::UNIT
+    },
     timeout_s: 10,
     operation: table::Operation::CopyOperatingParameters,
 };

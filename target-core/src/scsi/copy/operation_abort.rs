@@ -5,7 +5,7 @@ use super::operation::ListId;
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{self, CommandSpec, Needs, Offer, ReservationClass};
+use crate::scsi::table::{self, CommandSpec, Devices, Needs, Offer, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -32,6 +32,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     ],
     offer: Offer::Always,
     needs: Needs {
+        devices: Devices::Disk,
         reservation: ReservationClass::Writes,
         ..Needs::UNIT
     },

@@ -17,19 +17,19 @@ fn pointer(sense: &Sense) -> (u16, Option<u8>) {
 }
 
 #[test]
-fn the_table_is_in_order_and_its_maps_begin_with_their_codes() {
-    for pair in COMMANDS.windows(2) {
-        let key = |spec: &CommandSpec| (spec.opcode, spec.service_action);
-        assert!(key(pair[0]) < key(pair[1]), "{} is out of order", pair[1].name);
-    }
+fn the_maps_of_the_table_begin_with_their_codes() {
     for spec in COMMANDS {
         assert_eq!(spec.usage[0], spec.opcode, "{}", spec.name);
         let cdb = Cdb::new(spec.usage);
         if let Some(action) = spec.service_action {
             assert_eq!(cdb.service_action(), action, "{}", spec.name);
         }
-        assert_eq!(find(cdb, None).unwrap().name, spec.name);
-        assert!(check_usage(spec, cdb).is_ok(), "{}", spec.name);
+        let found = find(cdb, None).unwrap();
+        assert_eq!(
+            (found.opcode, found.service_action),
+            (spec.opcode, spec.service_action)
+        );
+        assert!(check_usage(spec, cdb, false).is_ok(), "{}", spec.name);
     }
 }
 

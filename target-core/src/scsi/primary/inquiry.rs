@@ -5,7 +5,7 @@ use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{AttentionRule, CommandSpec, ErasureRule, Needs, Offer, Operation};
-use crate::scsi::{Failure, UnitConfig};
+use crate::scsi::{DeviceType, Failure, UnitConfig};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -36,7 +36,7 @@ pub(crate) async fn run(
         return Err(Cdb::invalid_field(2));
     }
     let reply = match (context.addressed_unit(), evpd) {
-        (Some(unit), false) => standard(unit.config()),
+        (Some(unit), false) => standard(unit.config(), unit.is_protected()),
         (None, false) => standard_without_unit(),
         (Some(unit), true) => vpd::page(
             page_code,
@@ -57,18 +57,29 @@ pub(crate) async fn run(
     data.put_parameters(&reply, usize::from(cdb.u16_at(3))).await
 }
 
-fn standard(config: &UnitConfig) -> Vec<u8> {
+fn standard(config: &UnitConfig, is_protected: bool) -> Vec<u8> {
     let mut reply = vec![0; STANDARD_LEN];
+    reply[0] = config.device_type.code();
     reply[1] = if config.removable { RMB } else { 0 };
     reply[2] = VERSION_SPC_4;
     reply[3] = HISUP | RESPONSE_FORMAT;
     reply[4] = ADDITIONAL_LENGTH;
-    reply[5] = TPGS_IMPLICIT_AND_EXPLICIT | THIRD_PARTY_COPY;
+    reply[5] = TPGS_IMPLICIT_AND_EXPLICIT
+        | match config.device_type {
+            DeviceType::Cdrom => 0,
+            DeviceType::Disk => THIRD_PARTY_COPY,
+        }
+        | if is_protected { PROTECT } else { 0 };
     reply[7] = CMDQUE;
     pad(&mut reply[8..16], &config.vendor);
     pad(&mut reply[16..32], &config.product);
     pad(&mut reply[32..36], &config.revision);
-    for (field, version) in reply[58..74].chunks_exact_mut(2).zip(VERSION_DESCRIPTORS) {
+    let command_set = match config.device_type {
+        DeviceType::Cdrom => VERSION_MMC_6,
+        DeviceType::Disk => VERSION_SBC_3,
+    };
+    let versions = VERSION_DESCRIPTORS.into_iter().chain([command_set]);
+    for (field, version) in reply[58..74].chunks_exact_mut(2).zip(versions) {
         field.copy_from_slice(&version.to_be_bytes());
     }
     reply
@@ -103,6 +114,8 @@ const VERSION_SPC_4: u8 = 6;
 /// LUNs are reported in the format of REPORT LUNS.
 const HISUP: u8 = 0x10;
 const RESPONSE_FORMAT: u8 = 2;
+/// Blocks have protection information, or may be formatted to have it.
+const PROTECT: u8 = 0x01;
 /// States of target port groups change by the administrator's hand and by SET TARGET PORT GROUPS.
 const TPGS_IMPLICIT_AND_EXPLICIT: u8 = 0x30;
 /// 3PC: copies by EXTENDED COPY and by token.
@@ -110,8 +123,10 @@ const THIRD_PARTY_COPY: u8 = 0x08;
 /// The unit has a task set that takes more than one command.
 const CMDQUE: u8 = 0x02;
 
-/// SAM-5, iSCSI, SPC-4, SBC-3, each without a claim to a certain revision (SPC-4 §6.6).
-const VERSION_DESCRIPTORS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];
+/// SAM-5, iSCSI, SPC-4, each without a claim to a certain revision (SPC-4 §6.6).
+const VERSION_DESCRIPTORS: [u16; 3] = [0x00a0, 0x0960, 0x0460];
+const VERSION_SBC_3: u16 = 0x04c0;
+const VERSION_MMC_6: u16 = 0x04e0;
 
 #[cfg(test)]
 mod tests {
@@ -120,17 +135,24 @@ mod tests {
 
     #[test]
     fn standard_data_name_the_unit_and_its_standards() {
-        let reply = standard(&config());
+        let reply = standard(&config(), false);
         assert_eq!(reply[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x38, 0, 0x02]);
         assert_eq!(&reply[8..36], b"LUNAPORTdisk            0001");
         assert_eq!(reply[36..58], [0; 22]);
         assert_eq!(reply[58..66], [0x00, 0xa0, 0x09, 0x60, 0x04, 0x60, 0x04, 0xc0]);
         assert_eq!(reply[66..], [0; 30]);
+        assert_eq!(standard(&config(), true)[5], 0x39);
         let removable = UnitConfig {
             removable: true,
             ..config()
         };
-        assert_eq!(standard(&removable)[1], 0x80);
+        assert_eq!(standard(&removable, false)[1], 0x80);
+        let drive = UnitConfig {
+            device_type: DeviceType::Cdrom,
+            ..removable
+        };
+        assert_eq!(standard(&drive, false)[..2], [0x05, 0x80]);
+        assert_eq!(standard(&drive, false)[64..66], [0x04, 0xe0]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use backstores::Geometry;
 
+use crate::scsi::DeviceType;
 use crate::scsi::thin::{SoftThreshold, threshold_sets};
 
 /// The mode parameters that an initiator can change. They are shared by all nexuses.
@@ -75,6 +76,11 @@ pub(crate) enum PageControl {
 /// What the pages of a unit depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ModeSubject<'a> {
+    pub(crate) device_type: DeviceType,
+    /// Blocks have protection information.
+    pub(crate) is_protected: bool,
+    /// Somebody prevents the removal of the medium.
+    pub(crate) is_locked: bool,
     pub(crate) geometry: &'a Geometry,
     /// When initiators are warned that space runs out.
     pub(crate) soft_threshold: Option<SoftThreshold>,
@@ -98,25 +104,32 @@ pub(crate) enum ModePage {
     InformationalExceptions,
     /// Logical Block Provisioning (1Ch, 02h).
     Provisioning,
+    /// CD/DVD Capabilities and Mechanical Status (2Ah, MMC-3 §6.3.11; obsolete, and asked for by everybody).
+    Capabilities,
 }
 
 impl ModePage {
     /// All pages, ascending, as page code 3Fh returns them.
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::ErrorRecovery,
         Self::DisconnectReconnect,
         Self::Caching,
         Self::Control,
         Self::InformationalExceptions,
         Self::Provisioning,
+        Self::Capabilities,
     ];
 
     /// The pages of a unit, ascending.
     pub(crate) fn of(subject: &ModeSubject<'_>) -> impl Iterator<Item = Self> {
         let has_threshold = subject.soft_threshold.is_some();
-        Self::ALL
-            .into_iter()
-            .filter(move |page| *page != Self::Provisioning || has_threshold)
+        let is_disk = subject.device_type == DeviceType::Disk;
+        Self::ALL.into_iter().filter(move |page| match page {
+            Self::ErrorRecovery | Self::Control | Self::InformationalExceptions => true,
+            Self::DisconnectReconnect | Self::Caching => is_disk,
+            Self::Provisioning => is_disk && has_threshold,
+            Self::Capabilities => !is_disk,
+        })
     }
 
     /// PAGE CODE.
@@ -127,6 +140,7 @@ impl ModePage {
             Self::Caching => 0x08,
             Self::Control => 0x0a,
             Self::InformationalExceptions | Self::Provisioning => 0x1c,
+            Self::Capabilities => 0x2a,
         }
     }
 
@@ -137,7 +151,8 @@ impl ModePage {
             | Self::DisconnectReconnect
             | Self::Caching
             | Self::Control
-            | Self::InformationalExceptions => 0,
+            | Self::InformationalExceptions
+            | Self::Capabilities => 0,
             Self::Provisioning => 0x02,
         }
     }
@@ -153,7 +168,7 @@ impl ModePage {
             Self::ErrorRecovery | Self::Control | Self::InformationalExceptions => 0x0a,
             Self::DisconnectReconnect => 0x0e,
             Self::Caching => 0x12,
-            Self::Provisioning => 0x14,
+            Self::Provisioning | Self::Capabilities => 0x14,
         }
     }
 
@@ -180,7 +195,8 @@ impl ModePage {
             Self::ErrorRecovery
             | Self::DisconnectReconnect
             | Self::InformationalExceptions
-            | Self::Provisioning => {}
+            | Self::Provisioning
+            | Self::Capabilities => {}
             Self::Caching if geometry.volatile_cache => parameters.write_cache = page[2] & WCE != 0,
             Self::Caching => {}
             Self::Control => {
@@ -196,7 +212,8 @@ impl ModePage {
             Self::ErrorRecovery
             | Self::DisconnectReconnect
             | Self::InformationalExceptions
-            | Self::Provisioning => false,
+            | Self::Provisioning
+            | Self::Capabilities => false,
         };
         let code = self.code() | when(PS, can_be_saved);
         let length = u8::try_from(self.length()).expect("pages are short");
@@ -211,7 +228,8 @@ impl ModePage {
             Self::ErrorRecovery
             | Self::DisconnectReconnect
             | Self::InformationalExceptions
-            | Self::Provisioning => {}
+            | Self::Provisioning
+            | Self::Capabilities => {}
             // Without a volatile cache there is nothing to switch on or off.
             Self::Caching => page[2] = when(WCE, geometry.volatile_cache),
             Self::Control => {
@@ -234,8 +252,10 @@ impl ModePage {
                 page[2] = GLTSD | when(D_SENSE, parameters.descriptor_sense);
                 page[3] = UNRESTRICTED_REORDERING;
                 page[4] = when(SWP, parameters.software_write_protect);
+                page[5] = when(ATO, subject.is_protected);
             }
             Self::InformationalExceptions => page[2] = DEXCPT,
+            Self::Capabilities => capabilities(page, subject.is_locked),
             Self::Provisioning => {
                 // SITUA 0: every nexus is told.
                 if let Some(threshold) = subject.soft_threshold {
@@ -252,6 +272,16 @@ impl ModePage {
 
 const fn when(bit: u8, on: bool) -> u8 {
     if on { bit } else { 0 }
+}
+
+/// What the drive can do: read CDs and DVDs that were pressed, lock and eject.
+fn capabilities(page: &mut [u8], is_locked: bool) {
+    page[2] = READS_CD_R | READS_CD_RW | READS_DVD_ROM;
+    page[6] = TRAY | EJECTS | LOCKS | when(LOCKED, is_locked);
+    // Speeds in thousands of bytes a second: the highest, and the one that is set.
+    page[8..10].copy_from_slice(&SPEED.to_be_bytes());
+    page[12..14].copy_from_slice(&BUFFER_KIB.to_be_bytes());
+    page[14..16].copy_from_slice(&SPEED.to_be_bytes());
 }
 
 /// PAGE CODE that asks for all pages.
@@ -275,6 +305,8 @@ const GLTSD: u8 = 0x02;
 const UNRESTRICTED_REORDERING: u8 = 0x10;
 /// Control, byte 4: software write protect.
 const SWP: u8 = 0x08;
+/// Control, byte 5: application tags are the initiator's, and nobody else changes them.
+const ATO: u8 = 0x80;
 /// Informational Exceptions Control, byte 2: none are reported.
 const DEXCPT: u8 = 0x08;
 /// Threshold descriptor (SBC-4 §6.5.9), byte 0.
@@ -286,6 +318,19 @@ const ARMED_BY_INCREASE: u8 = 1;
 /// THRESHOLD RESOURCE: the log parameter of the used mapping resource.
 const USED_RESOURCE: u8 = 0x02;
 
+/// CD/DVD Capabilities, byte 2: what is read. Windows takes a drive without CD-R for a very old one.
+const READS_CD_R: u8 = 0x01;
+const READS_CD_RW: u8 = 0x02;
+const READS_DVD_ROM: u8 = 0x08;
+/// CD/DVD Capabilities, byte 6: LOADING MECHANISM TYPE, EJECT, LOCK STATE, LOCK.
+const TRAY: u8 = 1 << 5;
+const EJECTS: u8 = 0x08;
+const LOCKED: u8 = 0x02;
+const LOCKS: u8 = 0x01;
+/// 48 times the speed of audio, as drives say that are not asked to hurry.
+const SPEED: u16 = 48 * 176;
+const BUFFER_KIB: u16 = 256;
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -294,10 +339,25 @@ pub(crate) mod tests {
     /// A unit as it is at first, where nothing can be saved.
     pub(crate) fn subject(geometry: &Geometry) -> ModeSubject<'_> {
         ModeSubject {
+            device_type: DeviceType::Disk,
+            is_protected: false,
+            is_locked: false,
             geometry,
             soft_threshold: None,
             current: ModeParameters::default(),
             saved: None,
+        }
+    }
+
+    #[test]
+    fn application_tags_are_owned_by_initiators_where_there_are_some() {
+        let geometry = geometry();
+        for (is_protected, ato) in [(false, 0x00), (true, 0x80)] {
+            let subject = ModeSubject {
+                is_protected,
+                ..subject(&geometry)
+            };
+            assert_eq!(ModePage::Control.bytes(PageControl::Current, &subject)[5], ato);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
-use crate::scsi::{Failure, Sense};
+use crate::scsi::{DeviceType, Failure, Sense};
 use crate::transfer::Transfer;
 
 pub(crate) const MODE_SENSE_6: CommandSpec = CommandSpec {
@@ -54,12 +54,20 @@ pub(crate) async fn run(
     };
     let subject = unit.mode_subject(&geometry);
     let pages = pages(cdb.u8_at(2) & 0x3f, cdb.u8_at(3), control, &subject)?;
-    let descriptor = if cdb.u8_at(1) & DBD != 0 {
-        Vec::new()
-    } else {
-        block_descriptor(&geometry, ten && cdb.u8_at(1) & LLBAA != 0)
+    let (specific, descriptor) = match subject.device_type {
+        // Drives have neither (MMC-6 §7.2.2).
+        DeviceType::Cdrom => (0, Vec::new()),
+        DeviceType::Disk => {
+            let protected = if unit.check_writable().is_err() { WP } else { 0 };
+            let descriptor = if cdb.u8_at(1) & DBD != 0 {
+                Vec::new()
+            } else {
+                block_descriptor(&geometry, ten && cdb.u8_at(1) & LLBAA != 0)
+            };
+            (DPOFUA | protected, descriptor)
+        }
     };
-    let reply = form.assemble(unit.check_writable().is_err(), &descriptor, &pages);
+    let reply = form.assemble(specific, &descriptor, &pages);
     data.put_parameters(&reply, allocation).await
 }
 
@@ -71,13 +79,12 @@ enum Form {
 }
 
 impl Form {
-    fn assemble(self, protected: bool, descriptor: &[u8], pages: &[u8]) -> Vec<u8> {
-        let device_specific = DPOFUA | if protected { WP } else { 0 };
+    fn assemble(self, device_specific: u8, descriptor: &[u8], pages: &[u8]) -> Vec<u8> {
         let content = descriptor.len() + pages.len();
         // All pages and the longest descriptor are far below 255 bytes.
         let short = |n: usize| u8::try_from(n).unwrap_or(u8::MAX);
         let mut reply = match self {
-            // MODE DATA LENGTH does not count itself; MEDIUM TYPE is 0 for block devices.
+            // MODE DATA LENGTH does not count itself; MEDIUM TYPE is 0 for block devices, and reserved for drives.
             Self::Six => vec![short(content + 3), 0, device_specific, short(descriptor.len())],
             Self::Ten => {
                 let long_lba = u8::from(descriptor.len() == LONG_DESCRIPTOR_LEN);
@@ -202,13 +209,13 @@ mod tests {
 
     #[test]
     fn headers_count_what_follows() {
-        assert_eq!(Form::Six.assemble(true, &[0; 8], &[7; 12])[..4], [23, 0, 0x90, 8]);
+        assert_eq!(Form::Six.assemble(0x90, &[0; 8], &[7; 12])[..4], [23, 0, 0x90, 8]);
         assert_eq!(
-            Form::Ten.assemble(false, &[0; 16], &[7; 12])[..8],
+            Form::Ten.assemble(0x10, &[0; 16], &[7; 12])[..8],
             [0, 34, 0, 0x10, 1, 0, 0, 16]
         );
         assert_eq!(
-            Form::Ten.assemble(false, &[], &[7; 12])[..8],
+            Form::Ten.assemble(0x10, &[], &[7; 12])[..8],
             [0, 18, 0, 0x10, 0, 0, 0, 0]
         );
     }

@@ -45,7 +45,7 @@ pub(crate) async fn run(
     let supported: Vec<&CommandSpec> = COMMANDS
         .iter()
         .copied()
-        .filter(|command| command.offer.includes(unit))
+        .filter(|command| command.exists_on(unit))
         .collect();
     let (opcode, action) = (cdb.u8_at(3), cdb.u16_at(4));
     let reply = match cdb.u8_at(2) & OPTIONS {
@@ -53,6 +53,7 @@ pub(crate) async fn run(
         1..=3 => one(
             find(&supported, cdb.u8_at(2) & OPTIONS, opcode, action)?,
             timeouts,
+            unit.is_protected(),
         ),
         _ => return Err(Cdb::invalid_bit(2, 2)),
     };
@@ -110,13 +111,13 @@ fn all(supported: &[&CommandSpec], timeouts: bool) -> Vec<u8> {
     [&length.to_be_bytes()[..], &descriptors].concat()
 }
 
-fn one(command: Option<&CommandSpec>, timeouts: bool) -> Vec<u8> {
+fn one(command: Option<&CommandSpec>, timeouts: bool, is_protected: bool) -> Vec<u8> {
     let Some(command) = command else {
         return vec![0, NOT_SUPPORTED, 0, 0];
     };
     let [len_high, len_low] = cdb_length(command);
     let mut reply = vec![0, STANDARD | (u8::from(timeouts) * CTDP_ONE), len_high, len_low];
-    reply.extend(command.usage);
+    reply.extend((0..command.usage.len()).map(|byte| command.usage_at(byte, is_protected)));
     if timeouts {
         reply.extend(timeouts_descriptor(command));
     }
@@ -168,14 +169,15 @@ mod tests {
     #[test]
     fn one_command_comes_with_its_usage_map() {
         assert_eq!(
-            one(Some(&READ_10), false),
+            one(Some(&READ_10), false, false),
             [
                 0, 3, 0, 10, 0x28, 0x18, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0
             ]
         );
-        assert_eq!(one(Some(&READ_10), true)[..4], [0, 0x83, 0, 10]);
-        assert_eq!(one(Some(&READ_10), true).len(), 26);
-        assert_eq!(one(None, true), [0, 1, 0, 0]);
+        assert_eq!(one(Some(&READ_10), false, true)[5], 0xf8, "RDPROTECT too");
+        assert_eq!(one(Some(&READ_10), true, false)[..4], [0, 0x83, 0, 10]);
+        assert_eq!(one(Some(&READ_10), true, false).len(), 26);
+        assert_eq!(one(None, true, false), [0, 1, 0, 0]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use crate::scsi::Failure;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
-use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
+use crate::scsi::table::{CommandSpec, Devices, Needs, Offer, Operation, ReservationClass};
 use crate::transfer::Transfer;
 
 pub(crate) const SPEC: CommandSpec = CommandSpec {
@@ -15,6 +15,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     usage: &[0x00, 0, 0, 0, 0, 0],
     offer: Offer::Always,
     needs: Needs {
+        devices: Devices::All,
         reservation: ReservationClass::Persistent,
         ..Needs::MEDIUM
     },

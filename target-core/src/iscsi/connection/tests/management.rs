@@ -15,7 +15,7 @@ fn managed(response: TmfResponse) -> Event {
 }
 
 fn released(itt: u32) -> Event {
-    Event::Notify(Notify::Released(Itt(itt)))
+    Event::Notify(LinkId::LEADING, Notify::Released(Itt(itt)))
 }
 
 #[test]

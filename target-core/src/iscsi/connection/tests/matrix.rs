@@ -5,20 +5,26 @@ use super::*;
 /// What can arrive, by name.
 fn arrivals() -> Vec<(&'static str, Event)> {
     let control = |pdu| {
-        Event::Notify(Notify::Control {
-            pdu,
-            data: Bytes::new(),
-        })
+        Event::Notify(
+            LinkId::LEADING,
+            Notify::Control {
+                pdu,
+                data: Bytes::new(),
+            },
+        )
     };
     vec![
         ("NOP-Out", control(nop(Itt(0x903), Ttt::RESERVED, true, 0))),
         (
             "SCSI Command",
-            Event::Notify(Notify::Command {
-                pdu: command(0x10, 0),
-                ahs: Ahs::default(),
-                immediate: None,
-            }),
+            Event::Notify(
+                LinkId::LEADING,
+                Notify::Command {
+                    pdu: command(0x10, 0),
+                    ahs: Ahs::default(),
+                    immediate: None,
+                },
+            ),
         ),
         ("task management", control(tmf(Function::AbortTask, 0x55, 0, 9))),
         ("Login Request", control(login())),
@@ -30,33 +36,45 @@ fn arrivals() -> Vec<(&'static str, Event)> {
         ("SNACK Request", control(snack())),
         (
             "stray Data-Out",
-            Event::Notify(Notify::StrayDataOut {
-                bhs: Request::DataOut(data_out()).encode(),
-            }),
+            Event::Notify(
+                LinkId::LEADING,
+                Notify::StrayDataOut {
+                    bhs: Request::DataOut(data_out()).encode(),
+                },
+            ),
         ),
         (
             "unknown opcode",
-            Event::Notify(Notify::Malformed {
-                bhs: [0x1f; 48],
-                error: DecodeError::Opcode(0x1f),
-            }),
+            Event::Notify(
+                LinkId::LEADING,
+                Notify::Malformed {
+                    bhs: [0x1f; 48],
+                    error: DecodeError::Opcode(0x1f),
+                },
+            ),
         ),
         (
             "malformed field",
-            Event::Notify(Notify::Malformed {
-                bhs: [0x01; 48],
-                error: DecodeError::Field {
-                    pdu: "SCSI Command",
-                    field: "ATTR",
-                    value: 7,
+            Event::Notify(
+                LinkId::LEADING,
+                Notify::Malformed {
+                    bhs: [0x01; 48],
+                    error: DecodeError::Field {
+                        pdu: "SCSI Command",
+                        field: "ATTR",
+                        value: 7,
+                    },
                 },
-            }),
+            ),
         ),
         (
             "bad data digest",
-            Event::Notify(Notify::DataDigestError { bhs: [0x01; 48] }),
+            Event::Notify(LinkId::LEADING, Notify::DataDigestError { bhs: [0x01; 48] }),
         ),
-        ("released", Event::Notify(Notify::Released(Itt(0x10)))),
+        (
+            "released",
+            Event::Notify(LinkId::LEADING, Notify::Released(Itt(0x10))),
+        ),
         ("time", Event::Timeout),
     ]
 }

@@ -4,12 +4,15 @@ use super::*;
 
 /// ExpCmdSN and MaxCmdSN as a ping shows them, counted from the session's first CmdSN.
 fn window(peer: &mut Peer) -> (u32, u32) {
-    let ping = Event::Notify(Notify::Control {
-        pdu: nop(Itt(0x999), Ttt::RESERVED, true, 0),
-        data: Bytes::new(),
-    });
+    let ping = Event::Notify(
+        LinkId::LEADING,
+        Notify::Control {
+            pdu: nop(Itt(0x999), Ttt::RESERVED, true, 0),
+            data: Bytes::new(),
+        },
+    );
     match peer.actions(ping).as_slice() {
-        [Action::Send(Response::NopIn(nop), _)] => (
+        [Action::Send(_, Response::NopIn(nop), _)] => (
             nop.exp_cmd_sn.distance_from(Sn(FIRST)),
             nop.max_cmd_sn.distance_from(Sn(FIRST)),
         ),
@@ -128,29 +131,35 @@ fn status_numbers_have_no_gap() {
     peer.read(0x10, 0);
     let done = status::good(peer.task(0x10));
     let events = [
-        Event::Notify(Notify::StrayDataOut { bhs: [5; 48] }),
-        Event::Notify(Notify::Control {
-            pdu: nop(Itt(0x91), Ttt::RESERVED, true, 1),
-            data: Bytes::new(),
-        }),
+        Event::Notify(LinkId::LEADING, Notify::StrayDataOut { bhs: [5; 48] }),
+        Event::Notify(
+            LinkId::LEADING,
+            Notify::Control {
+                pdu: nop(Itt(0x91), Ttt::RESERVED, true, 1),
+                data: Bytes::new(),
+            },
+        ),
         done,
         Event::Order(Order::Logout {
             within: std::time::Duration::from_secs(5),
         }),
-        Event::Notify(Notify::Control {
-            pdu: logout(LogoutReason::CloseConnection, 3, true, 1),
-            data: Bytes::new(),
-        }),
+        Event::Notify(
+            LinkId::LEADING,
+            Notify::Control {
+                pdu: logout(LogoutReason::CloseConnection, 3, true, 1),
+                data: Bytes::new(),
+            },
+        ),
     ];
     let mut numbers = Vec::new();
     for event in events {
         for action in peer.actions(event) {
             numbers.extend(match action {
-                Action::Send(Response::Reject(pdu), _) => Some(pdu.stat_sn.0),
-                Action::Send(Response::NopIn(pdu), _) => Some(pdu.stat_sn.0),
-                Action::Send(Response::ScsiResponse(pdu), _) => Some(pdu.stat_sn.0),
-                Action::Send(Response::AsyncMessage(pdu), _) => Some(pdu.stat_sn.0),
-                Action::Send(Response::Logout(pdu), _) => Some(pdu.stat_sn.0),
+                Action::Send(_, Response::Reject(pdu), _) => Some(pdu.stat_sn.0),
+                Action::Send(_, Response::NopIn(pdu), _) => Some(pdu.stat_sn.0),
+                Action::Send(_, Response::ScsiResponse(pdu), _) => Some(pdu.stat_sn.0),
+                Action::Send(_, Response::AsyncMessage(pdu), _) => Some(pdu.stat_sn.0),
+                Action::Send(_, Response::Logout(pdu), _) => Some(pdu.stat_sn.0),
                 _ => None,
             });
         }

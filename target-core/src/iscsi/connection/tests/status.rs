@@ -57,7 +57,7 @@ fn good_status_rides_on_the_last_data() {
     assert_eq!(peer.event(put(task, 0, false)), ["data 0x10"]);
     assert_eq!(peer.event(put(task, 256, true)), [""; 0], "held back");
     let actions = peer.actions(done(task, Status::Good, None, Residual::Underflow(0x200)));
-    let [Action::Put(put), Action::End(itt)] = actions.as_slice() else {
+    let [Action::Put(_, put), Action::End(_, itt)] = actions.as_slice() else {
         panic!("{actions:?}");
     };
     let last = put.last.unwrap();
@@ -80,7 +80,7 @@ fn any_other_status_follows_the_data_in_a_response_of_its_own() {
     let actions = peer.actions(done(task, Status::CheckCondition, Some(sense), Residual::None));
     let lines: Vec<_> = actions.iter().map(show).collect();
     assert_eq!(lines, ["data 0x10", "status 0x02 of 0x10", "end 0x10"]);
-    let Action::Send(_, data) = &actions[1] else {
+    let Action::Send(_, _, data) = &actions[1] else {
         unreachable!("it is the response")
     };
     // SenseLength, then fixed format sense data: 0B/4B/00.
@@ -97,14 +97,17 @@ fn unsolicited_data_against_the_agreement_fail_the_command_at_once() {
         is_final: false,
         ..command(0x10, 0)
     };
-    let actions = peer.actions(Event::Notify(Notify::Command {
-        pdu: write,
-        ahs: Ahs::default(),
-        immediate: None,
-    }));
+    let actions = peer.actions(Event::Notify(
+        LinkId::LEADING,
+        Notify::Command {
+            pdu: write,
+            ahs: Ahs::default(),
+            immediate: None,
+        },
+    ));
     let [
-        Action::Send(Response::ScsiResponse(response), data),
-        Action::End(_),
+        Action::Send(_, Response::ScsiResponse(response), data),
+        Action::End(..),
     ] = actions.as_slice()
     else {
         panic!("{actions:?}");
@@ -128,12 +131,15 @@ fn a_task_aborted_by_another_nexus_is_let_go_of_without_a_status() {
 #[test]
 fn a_ping_is_echoed_as_far_as_the_initiator_takes_data() {
     let mut peer = Peer::logged_in();
-    let ping = Event::Notify(Notify::Control {
-        pdu: nop(Itt(0x91), Ttt::RESERVED, true, 0),
-        data: Bytes::from(vec![0xa5; 9000]),
-    });
+    let ping = Event::Notify(
+        LinkId::LEADING,
+        Notify::Control {
+            pdu: nop(Itt(0x91), Ttt::RESERVED, true, 0),
+            data: Bytes::from(vec![0xa5; 9000]),
+        },
+    );
     let actions = peer.actions(ping);
-    let [Action::Send(Response::NopIn(answer), echo)] = actions.as_slice() else {
+    let [Action::Send(_, Response::NopIn(answer), echo)] = actions.as_slice() else {
         panic!("{actions:?}");
     };
     assert_eq!((answer.itt, answer.ttt), (Itt(0x91), Ttt::RESERVED));

@@ -4,7 +4,13 @@ use super::Subject;
 
 pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
     let mut body = vec![0; BODY_LEN];
-    // Byte 4: no protection information, so that neither guards nor tags are checked.
+    // Byte 4. SPT 0: of the types of protection information the first. Nobody says what application tags should be, so that they
+    // are not checked.
+    body[0] = if subject.abilities.protection {
+        GRD_CHK | REF_CHK
+    } else {
+        0
+    };
     body[5 - 4] = HEADSUP | ORDSUP | SIMPSUP;
     body[6 - 4] = if subject.geometry.volatile_cache { V_SUP } else { 0 };
     body[7 - 4] = LUICLR;
@@ -13,6 +19,9 @@ pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
 
 /// Page length of SPC-4, without the header.
 const BODY_LEN: usize = 0x3c;
+/// Guards and reference tags are checked.
+const GRD_CHK: u8 = 0x04;
+const REF_CHK: u8 = 0x01;
 const HEADSUP: u8 = 0x04;
 const ORDSUP: u8 = 0x02;
 const SIMPSUP: u8 = 0x01;
@@ -23,9 +32,10 @@ const LUICLR: u8 = 0x01;
 
 #[cfg(test)]
 mod tests {
-    use backstores::Geometry;
+    use backstores::{Abilities, Geometry};
 
-    use crate::scsi::primary::vpd::tests::{config, geometry, with_page};
+    use crate::scsi::primary::vpd::tests::{config, geometry, subject, with_page};
+    use crate::scsi::primary::vpd::{Subject, page};
 
     #[test]
     fn the_cache_is_there_when_the_store_has_one() {
@@ -37,5 +47,18 @@ mod tests {
             ..geometry()
         };
         assert_eq!(with_page(0x86, &stable, &config()).unwrap()[6], 0);
+    }
+
+    #[test]
+    fn guards_and_reference_tags_are_checked_where_there_are_some() {
+        let (geometry, config) = (geometry(), config());
+        let protected = Subject {
+            abilities: Abilities {
+                protection: true,
+                ..Abilities::default()
+            },
+            ..subject(&config, &geometry)
+        };
+        assert_eq!(page(0x86, &protected).unwrap()[4], 0x05);
     }
 }

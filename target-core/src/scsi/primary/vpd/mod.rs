@@ -21,8 +21,8 @@ pub(crate) use identification::unit_names;
 pub(crate) use provisioning::is_thin;
 
 use crate::nexus::TargetPort;
-use crate::scsi::UnitConfig;
 use crate::scsi::access_state::GroupView;
+use crate::scsi::{DeviceType, UnitConfig};
 
 /// Whom the pages are about.
 #[derive(Clone, Copy, Debug)]
@@ -45,19 +45,28 @@ pub(crate) struct Subject<'a> {
 
 /// A page with its four-byte header, or `None` when there is no such page.
 pub(crate) fn page(code: u8, subject: &Subject<'_>) -> Option<Vec<u8>> {
-    let (_, body) = PAGES.iter().find(|(known, _)| *known == code)?;
+    let (_, body) = pages(subject).find(|(known, _)| *known == code)?;
     let body = body(subject);
     let length = u16::try_from(body.len()).expect("names are bounded, so is every page");
-    // PERIPHERAL QUALIFIER 0 and PERIPHERAL DEVICE TYPE 0: a direct access block device is here.
-    let mut page = vec![0x00, code];
+    // PERIPHERAL QUALIFIER 0: a device of this type is here.
+    let mut page = vec![subject.config.device_type.code(), code];
     page.extend(length.to_be_bytes());
     page.extend(body);
     Some(page)
 }
 
 /// Supported VPD Pages (00h).
-fn supported_pages(_subject: &Subject<'_>) -> Vec<u8> {
-    PAGES.iter().map(|(code, _)| *code).collect()
+fn supported_pages(subject: &Subject<'_>) -> Vec<u8> {
+    pages(subject).map(|(code, _)| *code).collect()
+}
+
+/// The pages that a unit has. From B0h on they belong to a type of device (SPC-4 §7.8.1); ours are those of disks, and only
+/// disks are copied.
+fn pages(subject: &Subject<'_>) -> impl Iterator<Item = &'static (u8, Body)> {
+    let is_disk = subject.config.device_type == DeviceType::Disk;
+    PAGES
+        .iter()
+        .filter(move |(code, _)| is_disk || (*code < 0xb0 && *code != THIRD_PARTY_COPY))
 }
 
 /// Unit Serial Number (80h).
@@ -76,11 +85,14 @@ const PAGES: &[(u8, Body)] = &[
     (0x86, extended_inquiry::body),
     (0x87, mode_page_policy::body),
     (0x88, scsi_ports::body),
-    (0x8f, third_party_copy::body),
+    (THIRD_PARTY_COPY, third_party_copy::body),
     (0xb0, block_limits::body),
     (0xb1, characteristics::body),
     (0xb2, provisioning::body),
 ];
+
+/// PAGE CODE of what a unit can copy.
+const THIRD_PARTY_COPY: u8 = 0x8f;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -91,12 +103,13 @@ pub(crate) mod tests {
 
     use super::{Subject, page};
     use crate::nexus::TargetPort;
-    use crate::scsi::UnitConfig;
     use crate::scsi::access_state::{AccessState, GroupView, StateCause};
+    use crate::scsi::{DeviceType, UnitConfig};
 
     /// A thin unit of 1 GiB, 512-byte blocks, four kilobytes to a physical block.
     pub(crate) fn config() -> UnitConfig {
         UnitConfig {
+            device_type: DeviceType::Disk,
             naa: vec![0x60, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
             serial: "serial-7".into(),
             vendor: "LUNAPORT".into(),
@@ -171,6 +184,17 @@ pub(crate) mod tests {
         for code in &page[4..] {
             assert!(with_page(*code, &geometry(), &config()).is_some(), "{code:#04x}");
         }
+    }
+
+    #[test]
+    fn a_drive_has_no_pages_of_disks() {
+        let drive = UnitConfig {
+            device_type: DeviceType::Cdrom,
+            ..config()
+        };
+        let page = with_page(0x00, &geometry(), &drive).unwrap();
+        assert_eq!(page, [5, 0, 0, 7, 0x00, 0x80, 0x83, 0x85, 0x86, 0x87, 0x88]);
+        assert_eq!(with_page(0xb0, &geometry(), &drive), None);
     }
 
     #[test]

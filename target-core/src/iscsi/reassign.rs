@@ -1,0 +1,197 @@
+//! Tasks that outlive their connection, at ErrorRecoveryLevel 2 (RFC 7143 §7.2.2, §7.4, §11.5): set adrift when it is
+//! lost, taken up by TASK REASSIGN on another one, ended when nobody does so in time.
+//!
+//! A task adrift goes on inside the target. What it says is kept until somebody can hear it: at most one wish for
+//! Data-Out, the Data-In that its connection might have had in flight, and its end. What the mover kept for it is kept by
+//! the session's loop.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use bytes::Bytes;
+use iscsi_proto::pdu::{Response, ScsiResponse, TaskManagementRequest, TmfResponse};
+use iscsi_proto::{Cid, Itt, Lun};
+
+use super::event::{Action, LinkId};
+use super::full_feature::{FullFeature, Item};
+use crate::datamover::Unsent;
+use crate::transfer::TaskEvent;
+
+/// What a lost connection left, besides its tasks that still run.
+#[derive(Debug, Default)]
+pub(super) struct Leftovers {
+    /// Lost connections, and until when they are remembered.
+    cids: BTreeMap<u16, Instant>,
+    /// Commands that have ended, and whose status was not acknowledged.
+    ended: BTreeMap<u32, Ended>,
+}
+
+/// A task whose connection is gone.
+#[derive(Debug)]
+pub(super) struct Adrift {
+    pub(super) until: Instant,
+    /// What it has said since. Bounded by what it may have in flight.
+    said: Vec<TaskEvent>,
+}
+
+#[derive(Debug)]
+struct Ended {
+    response: ScsiResponse,
+    data: Bytes,
+    until: Instant,
+}
+
+impl Leftovers {
+    /// Whether a connection was lost a short time ago.
+    pub(super) fn has(&self, cid: Cid) -> bool {
+        self.cids.contains_key(&cid.0)
+    }
+
+    /// A new connection has this CID.
+    pub(super) fn forget_connection(&mut self, cid: Cid) {
+        self.cids.remove(&cid.0);
+    }
+
+    /// A new command has this tag, or an old one is aborted. Whether there was something under it.
+    pub(super) fn forget_task(&mut self, itt: Itt) -> bool {
+        self.ended.remove(&itt.0).is_some()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let cids = self.cids.values().copied();
+        cids.chain(self.ended.values().map(|ended| ended.until)).min()
+    }
+}
+
+impl Adrift {
+    /// Whether its end was heard.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.said.last(), Some(TaskEvent::Done { .. }))
+    }
+
+    /// Keeps what the task says.
+    pub(super) fn hear(&mut self, event: TaskEvent) {
+        self.said.push(event);
+    }
+}
+
+impl FullFeature {
+    /// A connection is gone, and its tasks may be taken up by another until then.
+    pub(super) fn set_adrift(&mut self, link: LinkId, until: Instant, actions: &mut VecDeque<Action>) {
+        let state = self.links.get_mut(link);
+        self.leftovers.cids.insert(state.cid.0, until);
+        let unacknowledged = state.retained.take().into_iter();
+        let mut surrendered = Vec::new();
+        for (response, data) in unacknowledged.flat_map(super::retained::Retained::into_commands) {
+            surrendered.push(response.itt);
+            let ended = Ended {
+                response,
+                data,
+                until,
+            };
+            self.leftovers.ended.insert(ended.response.itt.0, ended);
+        }
+        for itt in self.tasks.tags(|task| task.link == link && task.adrift.is_none()) {
+            surrendered.push(itt);
+            let said = Vec::new();
+            self.tasks.set_adrift(itt, Adrift { until, said });
+        }
+        // A command that waits behind a hole has not begun: its number does not count as received, and it is sent again.
+        for ordered in self.window.forget(|ordered| ordered.link == link) {
+            if let Item::Command { pdu, .. } = ordered.item {
+                tracing::debug!(itt = pdu.itt.0, "a command is to be sent again");
+            }
+        }
+        self.deferred.connection_lost(link);
+        self.tmfs.connection_lost(link, &surrendered);
+        actions.push_back(Action::Surrender(link, surrendered));
+    }
+
+    /// §11.5.1, TASK REASSIGN.
+    pub(super) fn reassign(
+        &mut self,
+        link: LinkId,
+        pdu: &TaskManagementRequest,
+        actions: &mut VecDeque<Action>,
+    ) {
+        let itt = pdu.referenced_itt;
+        let response = if self.params.error_recovery_level < 2 {
+            TmfResponse::ReassignNotSupported
+        } else if let Some(task) = self.tasks.get(itt) {
+            if task.adrift.is_some() {
+                TmfResponse::Complete
+            } else {
+                TmfResponse::TaskStillAllegiant
+            }
+        } else if self.leftovers.ended.contains_key(&itt.0) {
+            TmfResponse::Complete
+        } else {
+            TmfResponse::TaskDoesNotExist
+        };
+        // The new allegiance holds from behind the response (§11.6).
+        self.respond_tmf(link, pdu.itt, response.into(), actions);
+        if response == TmfResponse::Complete {
+            actions.push_back(Action::Adopt {
+                link,
+                itt,
+                next_data_sn: pdu.exp_data_sn,
+                numbering: self.numbering(link),
+            });
+        }
+    }
+
+    /// The new connection's mover has taken the task over, or could not.
+    pub(super) fn adopted(
+        &mut self,
+        link: LinkId,
+        itt: Itt,
+        result: Result<(), Unsent>,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) {
+        if let Some(Ended { response, data, .. }) = self.leftovers.ended.remove(&itt.0) {
+            if result.is_err() {
+                self.respond_aborted(link, itt, 0, actions);
+            } else {
+                let numbering = self.respond(link);
+                let again = ScsiResponse {
+                    stat_sn: numbering.stat_sn,
+                    exp_cmd_sn: numbering.exp_cmd_sn,
+                    max_cmd_sn: numbering.max_cmd_sn,
+                    ..response
+                };
+                self.say(link, Response::ScsiResponse(again), data, actions);
+            }
+            return actions.push_back(Action::End(link, itt));
+        }
+        let Some(adrift) = self.tasks.take_up(itt, link, now) else {
+            return;
+        };
+        if result.is_err() {
+            return self.abort_with_status(&[itt], actions);
+        }
+        for event in adrift.said {
+            self.task_event(event, now, actions);
+        }
+    }
+
+    /// Ends what nobody took up in time (§7.5): its nexus is told.
+    pub(super) fn end_adrift(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
+        self.leftovers.cids.retain(|_, until| now < *until);
+        self.leftovers.ended.retain(|itt, ended| {
+            let is_over = ended.until <= now;
+            if is_over {
+                actions.push_back(Action::Discard(Itt(*itt)));
+            }
+            !is_over
+        });
+        let over = |adrift: &Adrift| adrift.until <= now;
+        let over = self.tasks.tags(|task| task.adrift.as_deref().is_some_and(over));
+        let luns: Vec<Lun> = over
+            .iter()
+            .filter_map(|itt| Some(self.tasks.get(*itt)?.lun))
+            .collect();
+        self.drop_tasks(&over, actions);
+        self.tell_cleared(luns, actions);
+    }
+}

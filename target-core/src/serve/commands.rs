@@ -1,0 +1,70 @@
+//! The commands of a session: futures that the session's loop polls, and that are seen to their end without it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::runtime::Handle;
+
+use crate::iscsi::Node;
+
+type Command = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A session's commands. Dropped before they have ended (a bug ended their session, or its task was cancelled),
+/// they go on in a task of their own: a store operation that nobody polls would leave its blocks fenced for ever.
+#[derive(Debug)]
+pub(super) struct Commands {
+    running: FuturesUnordered<Command>,
+    node: Arc<Node>,
+    /// How many of them the node counts as abandoned.
+    abandoned: usize,
+}
+
+impl Commands {
+    pub(super) fn new(node: Arc<Node>) -> Self {
+        Self {
+            running: FuturesUnordered::new(),
+            node,
+            abandoned: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, command: Command) {
+        self.running.push(command);
+    }
+
+    /// Waits until one has ended; `None` at once when there is none.
+    pub(super) async fn next(&mut self) -> Option<()> {
+        self.running.next().await
+    }
+
+    pub(super) async fn see_to_their_end(&mut self) {
+        self.abandoned = self.running.len();
+        self.node.abandon(self.abandoned);
+        while self.running.next().await.is_some() {
+            self.abandoned -= 1;
+            self.node.abandoned_ended(1);
+        }
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        self.node.abandoned_ended(std::mem::take(&mut self.abandoned));
+        if self.running.is_empty() {
+            return;
+        }
+        // Outside a runtime, which is then at its end, nothing can be polled any more.
+        if let Ok(runtime) = Handle::try_current() {
+            // Not as `Self`: a runtime that is ending drops what it is given, and this would begin anew without end.
+            let (mut running, node) = (std::mem::take(&mut self.running), Arc::clone(&self.node));
+            drop(runtime.spawn(async move {
+                node.abandon(running.len());
+                while running.next().await.is_some() {
+                    node.abandoned_ended(1);
+                }
+            }));
+        }
+    }
+}

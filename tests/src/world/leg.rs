@@ -1,0 +1,163 @@
+//! An initiator's end of one connection of a session: its pipes, the numbers that count on it alone, and what the wire
+//! does to PDUs. Where errors are recovered, the wire loses PDUs in both directions and lets one overtake another.
+
+use std::collections::BTreeSet;
+use std::task::{Context, Poll, ready};
+
+use iscsi_proto::Sn;
+use iscsi_proto::pdu::Request;
+use tokio::time::Instant;
+
+use super::pipe::{Pdu, Receiver, Sender};
+use super::random::Random;
+
+/// A connection in full feature phase.
+#[derive(Debug)]
+pub(crate) struct Leg {
+    /// CID.
+    pub(crate) cid: u16,
+    sender: Sender,
+    receiver: Receiver,
+    wire: Wire,
+    /// Longest data segment that we take.
+    pub(crate) max_recv: usize,
+    /// The next response's StatSN: everything before it was received.
+    pub(crate) exp_stat_sn: Sn,
+    /// Responses received behind the first that is missing.
+    pub(crate) ahead: BTreeSet<u32>,
+    /// Behind the last response known to have been sent.
+    pub(crate) stat_sn_sent: Sn,
+    /// When what is missing was last asked for.
+    pub(crate) asked_at: Instant,
+    /// ExpCmdSN and MaxCmdSN as they came last on this connection.
+    pub(crate) window: (Sn, Sn),
+    /// The target will close it, as we asked.
+    pub(crate) is_closing: bool,
+}
+
+/// What happens to PDUs on their way.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    random: Random,
+    /// PDUs lost of a thousand, and as many overtaken; none at level 0.
+    mischief: u64,
+    to_target: Option<Pdu>,
+    from_target: Option<Pdu>,
+}
+
+impl Wire {
+    pub(crate) fn new(random: Random, mischief: u64) -> Self {
+        Self {
+            random,
+            mischief,
+            to_target: None,
+            from_target: None,
+        }
+    }
+
+    fn strikes(&mut self) -> bool {
+        self.mischief > 0 && self.random.below(1000) < self.mischief
+    }
+}
+
+impl Leg {
+    pub(crate) fn new(
+        cid: u16,
+        (sender, receiver): (Sender, Receiver),
+        wire: Wire,
+        max_recv: usize,
+        exp_stat_sn: Sn,
+        window: (Sn, Sn),
+    ) -> Self {
+        Self {
+            cid,
+            sender,
+            receiver,
+            wire,
+            max_recv,
+            exp_stat_sn,
+            ahead: BTreeSet::new(),
+            stat_sn_sent: exp_stat_sn,
+            asked_at: Instant::now(),
+            window,
+            is_closing: false,
+        }
+    }
+
+    pub(crate) fn send(&mut self, request: &Request, data: Vec<u8>, damaged: bool) {
+        let pdu = Pdu {
+            bhs: request.encode(),
+            data,
+            damaged,
+        };
+        if self.wire.strikes() {
+            return;
+        }
+        let overtaken = self.wire.to_target.take();
+        if overtaken.is_none() && self.wire.strikes() {
+            self.wire.to_target = Some(pdu);
+            return;
+        }
+        self.sender.send(pdu);
+        if let Some(overtaken) = overtaken {
+            self.sender.send(overtaken);
+        }
+    }
+
+    /// The next PDU; `None` at the end of the stream.
+    pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Pdu>> {
+        loop {
+            let Some(pdu) = ready!(self.receiver.poll_recv(cx)) else {
+                return Poll::Ready(self.wire.from_target.take());
+            };
+            if self.wire.strikes() {
+                continue;
+            }
+            if self.wire.from_target.is_none() && self.wire.strikes() {
+                self.wire.from_target = Some(pdu);
+                continue;
+            }
+            // Handed out with the one before it: see `overtaken`.
+            return Poll::Ready(Some(pdu));
+        }
+    }
+
+    /// What was overtaken by the PDU that came last.
+    pub(crate) fn overtaken(&mut self) -> Option<Pdu> {
+        self.wire.from_target.take()
+    }
+
+    /// Takes note of a response. Whether it is one that was not received before.
+    pub(crate) fn receive(&mut self, stat_sn: Sn) -> bool {
+        self.know_of(stat_sn.next());
+        if stat_sn.precedes(self.exp_stat_sn) || !self.ahead.insert(stat_sn.0) {
+            return false;
+        }
+        while self.ahead.remove(&self.exp_stat_sn.0) {
+            self.exp_stat_sn.advance();
+        }
+        true
+    }
+
+    /// Whether a response was received before.
+    pub(crate) fn has(&self, stat_sn: Sn) -> bool {
+        stat_sn.precedes(self.exp_stat_sn) || self.ahead.contains(&stat_sn.0)
+    }
+
+    /// Responses up to this one were sent.
+    pub(crate) fn know_of(&mut self, stat_sn: Sn) {
+        if self.stat_sn_sent.precedes(stat_sn) {
+            self.stat_sn_sent = stat_sn;
+        }
+    }
+
+    /// Responses that were sent and not received: the first, and how many until one that was.
+    pub(crate) fn missing(&self) -> Option<(Sn, u32)> {
+        let first = self.exp_stat_sn;
+        let mut end = first;
+        while end.precedes(self.stat_sn_sent) && !self.ahead.contains(&end.0) {
+            end.advance();
+        }
+        (end != first).then(|| (first, end.distance_from(first)))
+    }
+}

@@ -1,0 +1,74 @@
+//! What an initiator does about a connection that broke, at ErrorRecoveryLevel 2 (RFC 7143 §7.2.2, §7.4): it has the target
+//! take leave of it, and goes on with its tasks on another one.
+
+use iscsi_proto::pdu::{Function, TmfResponse};
+
+use super::ledger::Check;
+use super::session::Session;
+
+impl Session {
+    pub(crate) fn reassigns(&self) -> bool {
+        self.terms.level > 1
+    }
+
+    /// The target has taken leave of a broken connection, and kept its tasks: they go on elsewhere.
+    pub(crate) fn leg_is_lost(&mut self, cid: u16) {
+        self.pings.retain(|_, ping| ping.leg != cid);
+        self.settle_tmfs_of(cid);
+        for itt in self.tasks_of(cid) {
+            let task = self.tasks.get(&itt).expect("found above");
+            if !task.aborting {
+                let unit = task.unit;
+                self.manage_tasks(Function::TaskReassign, unit, vec![itt]);
+            }
+        }
+        self.fill_numbers_of(cid);
+    }
+
+    /// A TASK REASSIGN that was sent on a connection is answered.
+    pub(crate) fn reassigned(&mut self, leg: u16, itt: u32, response: TmfResponse) {
+        let excused = self
+            .tasks
+            .get(&itt)
+            .is_none_or(|task| task.may_be_gone || task.aborting || self.is_excused(task));
+        let exp_cmd_sn = self.exp_cmd_sn;
+        let Some(task) = self.tasks.get_mut(&itt) else {
+            // It was answered meanwhile.
+            return;
+        };
+        if task.leg == leg && task.moving_to.is_none() {
+            // It was asked for twice.
+            return;
+        }
+        match response {
+            TmfResponse::Complete => {
+                task.leg = leg;
+                task.moving_to = None;
+            }
+            // Said twice, and heard twice.
+            TmfResponse::TaskStillAllegiant if task.leg == leg => {}
+            TmfResponse::TaskDoesNotExist if task.aborting => task.leg = leg,
+            TmfResponse::TaskDoesNotExist if !task.cmd_sn.precedes(exp_cmd_sn) => {
+                task.leg = leg;
+                task.moving_to = None;
+                self.retry(itt);
+            }
+            TmfResponse::TaskDoesNotExist if excused => task.leg = leg,
+            other => self.violated(
+                Check::AnsweredOnce,
+                format_args!("the reassignment of {itt:#x} is answered {other:?}"),
+            ),
+        }
+    }
+
+    /// Whether a task is on this connection, be it that the word of it was lost.
+    pub(crate) fn is_allegiant(&mut self, itt: u32, leg: u16) -> bool {
+        let Some(task) = self.tasks.get_mut(&itt) else {
+            return false;
+        };
+        if task.moving_to == Some(leg) {
+            task.leg = leg;
+        }
+        task.leg == leg
+    }
+}
