@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use iscsi_proto::Tpgt;
+use target_core::control::Portal;
 use target_core::scsi::AccessState;
 
 use crate::error::StartError;
@@ -19,6 +20,16 @@ pub(crate) struct PortalSpec {
     pub(crate) group: Tpgt,
     /// `None` when nothing is said of it here; another portal of the group may say it.
     pub(crate) state: Option<AccessState>,
+}
+
+impl PortalSpec {
+    /// As discovery shows it.
+    pub(crate) const fn to_portal(self) -> Portal {
+        Portal {
+            address: self.address,
+            tpgt: self.group,
+        }
+    }
 }
 
 impl From<SocketAddr> for PortalSpec {

@@ -189,9 +189,11 @@ fn forbids_unsafe(source: &Source) -> Vec<String> {
     let roots = [
         "appliance/src/main.rs",
         "iscsi-proto/src/lib.rs",
+        "management/src/lib.rs",
         "target-core/src/lib.rs",
         "tcp-transport/src/lib.rs",
         "tests/src/lib.rs",
+        "webui/src/lib.rs",
     ];
     // Its verbs are the exception, and say so.
     let denies = source.path == "iser-transport/src/lib.rs";
@@ -429,6 +431,8 @@ fn depends_downwards(source: &Source) -> Vec<String> {
         "iser-transport/Cargo.toml" | "tcp-transport/Cargo.toml" => {
             &["backstores", "iscsi-proto", "target-core"]
         }
+        "management/Cargo.toml" => &["backstores", "iscsi-proto", "target-core", "tcp-transport"],
+        "webui/Cargo.toml" => &["management"],
         _ => return Vec::new(),
     };
     let ours = [
@@ -436,9 +440,11 @@ fn depends_downwards(source: &Source) -> Vec<String> {
         "backstores",
         "iscsi-proto",
         "iser-transport",
+        "management",
         "target-core",
         "tcp-transport",
         "tests",
+        "webui",
     ];
     lines_where(&source.text, |line| {
         let name = line.split(['.', ' ', '=']).next().unwrap_or_default();

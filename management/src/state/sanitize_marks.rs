@@ -7,30 +7,39 @@ use std::path::{Path, PathBuf};
 
 use target_core::scsi::SanitizeMark;
 
-use super::unit_file;
-use crate::error::StartError;
+use super::{StateError, unit_file};
 
 /// The marks of a state directory. Whoever has them has the database of that directory open.
 #[derive(Clone, Debug)]
-pub(crate) struct SanitizeMarks {
+pub struct SanitizeMarks {
     directory: PathBuf,
 }
 
 impl SanitizeMarks {
     /// Those of `state_directory`. Nothing is made before there is something to mark.
-    pub(crate) fn new(state_directory: &Path) -> Self {
+    #[must_use]
+    pub fn new(state_directory: &Path) -> Self {
         Self {
             directory: state_directory.join("sanitizing"),
         }
     }
 
+    /// Where they are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The mark of a unit. One that cannot be read keeps the program from starting: without it a disk that was erased in
     /// part might be served.
-    pub(crate) fn load(&self, unit: &str) -> Result<Option<SanitizeMark>, StartError> {
+    ///
+    /// # Errors
+    /// The file cannot be read, or means nothing.
+    pub fn load(&self, unit: &str) -> Result<Option<SanitizeMark>, StateError> {
         let path = self.path(unit);
         let refused = |problem: String| {
             let fix = "remove it to serve a disk whose sanitizing did not end as if nothing had been";
-            StartError::state(&path, problem, fix)
+            StateError::new(&path, problem, fix)
         };
         match fs::read_to_string(&path) {
             Ok(text) => match text.trim_end() {
@@ -44,7 +53,10 @@ impl SanitizeMarks {
     }
 
     /// Sets the mark of a unit or takes it away. Durable when this returns.
-    pub(crate) fn save(&self, unit: &str, mark: Option<SanitizeMark>) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// It may not be set.
+    pub fn save(&self, unit: &str, mark: Option<SanitizeMark>) -> io::Result<()> {
         let path = self.path(unit);
         match mark {
             None => unit_file::remove(&path),

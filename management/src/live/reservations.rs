@@ -8,40 +8,51 @@ use target_core::control::Directory;
 use target_core::scsi::{KeepRequest, LogicalUnit};
 use tokio::sync::mpsc;
 
-use crate::error::StartError;
-use crate::state::ReservationFiles;
+use crate::state::{ReservationFiles, StateError};
 
 /// The way from units to their files.
 #[derive(Debug)]
-pub(crate) struct ReservationStore {
+pub struct ReservationStore {
     files: ReservationFiles,
     requests: mpsc::UnboundedSender<KeepRequest>,
 }
 
 impl ReservationStore {
     /// Starts the thread that writes, which ends with the last unit.
-    pub(crate) fn start(files: ReservationFiles) -> Result<Self, StartError> {
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(files: ReservationFiles) -> Result<Self, StateError> {
         let (requests, queue) = mpsc::unbounded_channel();
         let theirs = files.clone();
         std::thread::Builder::new()
             .name("reservations".into())
             .spawn(move || write(queue, &theirs))
-            .map_err(|source| StartError::System {
-                what: "no thread for reservations",
-                source,
+            .map_err(|error| {
+                StateError::new(
+                    files.directory(),
+                    format!("no thread for reservations: {error}"),
+                    "free some memory",
+                )
             })?;
         Ok(Self { files, requests })
     }
 
     /// Every unit that is served; before the first login.
-    pub(crate) fn adopt_all(&self, directory: &Directory) -> Result<(), StartError> {
+    ///
+    /// # Errors
+    /// What was kept for one of them cannot be read.
+    pub fn adopt_all(&self, directory: &Directory) -> Result<(), StateError> {
         let targets = directory.targets.values();
         let mut units = targets.flat_map(|target| target.device.luns());
         units.try_for_each(|(_, unit)| self.adopt(&unit))
     }
 
     /// One unit, before any nexus uses it.
-    pub(crate) fn adopt(&self, unit: &Arc<LogicalUnit>) -> Result<(), StartError> {
+    ///
+    /// # Errors
+    /// What was kept for it cannot be read.
+    pub fn adopt(&self, unit: &Arc<LogicalUnit>) -> Result<(), StateError> {
         let kept = self.files.load(&unit.kept_as())?;
         unit.keep_reservations(self.requests.clone(), kept);
         Ok(())

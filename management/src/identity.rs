@@ -9,20 +9,38 @@ use sha2::{Digest, Sha256};
 
 /// The random number of this installation, made once and kept in the state directory.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct InstallationId(pub(crate) [u8; 16]);
+pub struct InstallationId(pub [u8; 16]);
 
 /// Identifiers of one logical unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct UnitIdentity {
+pub struct UnitIdentity {
     /// NAA locally assigned (SPC-4 §7.8.6.6.4), 8 bytes.
-    pub(crate) naa: [u8; 8],
+    pub naa: [u8; 8],
     /// Unit serial number.
-    pub(crate) serial: String,
+    pub serial: String,
+}
+
+impl UnitIdentity {
+    /// An identity that nobody had before and nobody else will have, for units that are saved with it.
+    #[must_use]
+    pub fn random(entropy: fn(&mut [u8])) -> Self {
+        let mut bytes = [0; 18];
+        entropy(&mut bytes);
+        Self::from_bytes(&bytes)
+    }
+
+    fn from_bytes(bytes: &[u8; 18]) -> Self {
+        let mut naa = [0; 8];
+        naa.copy_from_slice(&bytes[..8]);
+        naa[0] = 0x30 | naa[0] & 0x0f;
+        let serial = bytes[8..].iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { naa, serial }
+    }
 }
 
 /// Gives identities to the exports of one target, in order.
 #[derive(Debug)]
-pub(crate) struct IdentityMint<'a> {
+pub struct IdentityMint<'a> {
     installation: InstallationId,
     target: &'a str,
     /// How often each specification came already.
@@ -30,7 +48,9 @@ pub(crate) struct IdentityMint<'a> {
 }
 
 impl<'a> IdentityMint<'a> {
-    pub(crate) fn new(installation: InstallationId, target: &'a str) -> Self {
+    /// A mint that has given nothing yet.
+    #[must_use]
+    pub fn new(installation: InstallationId, target: &'a str) -> Self {
         Self {
             installation,
             target,
@@ -39,7 +59,7 @@ impl<'a> IdentityMint<'a> {
     }
 
     /// The identity of the next export. Options do not change it: a disk that is now read-only is the same disk.
-    pub(crate) fn next(&mut self, source: &StoreSource) -> UnitIdentity {
+    pub fn next(&mut self, source: &StoreSource) -> UnitIdentity {
         let spec = canonical(source);
         let count = self.seen.entry(spec.clone()).or_default();
         let mut hash = Sha256::new();
@@ -52,11 +72,7 @@ impl<'a> IdentityMint<'a> {
         hash.update(count.to_be_bytes());
         *count += 1;
         let digest = hash.finalize();
-        let mut naa = [0; 8];
-        naa.copy_from_slice(&digest[..8]);
-        naa[0] = 0x30 | naa[0] & 0x0f;
-        let serial = digest[8..18].iter().map(|byte| format!("{byte:02x}")).collect();
-        UnitIdentity { naa, serial }
+        UnitIdentity::from_bytes(digest[..18].try_into().expect("a digest has 32 bytes"))
     }
 }
 

@@ -13,30 +13,39 @@ use serde::{Deserialize, Serialize};
 use target_core::nexus::{InitiatorPort, NexusId, TargetPort};
 use target_core::scsi::{KeptRegistration, KeptReservation, KeptReservations, ReservationType};
 
-use super::unit_file;
-use crate::error::StartError;
+use super::{StateError, unit_file};
 
 /// The files of a state directory. Whoever has them has the database of that directory open.
 #[derive(Clone, Debug)]
-pub(crate) struct ReservationFiles {
+pub struct ReservationFiles {
     directory: PathBuf,
 }
 
 impl ReservationFiles {
     /// Those of `state_directory`. Nothing is made before there is something to keep.
-    pub(crate) fn new(state_directory: &Path) -> Self {
+    #[must_use]
+    pub fn new(state_directory: &Path) -> Self {
         Self {
             directory: state_directory.join("reservations"),
         }
     }
 
+    /// Where they are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// What is kept for a unit. A file that cannot be read keeps the program from starting: without it a host that was
     /// fenced off might write.
-    pub(crate) fn load(&self, unit: &str) -> Result<Option<KeptReservations>, StartError> {
+    ///
+    /// # Errors
+    /// The file cannot be read, or means nothing.
+    pub fn load(&self, unit: &str) -> Result<Option<KeptReservations>, StateError> {
         let path = self.path(unit);
         let refused = |problem: String| {
             let fix = "restore it, or remove it to start without these reservations";
-            StartError::state(&path, problem, fix)
+            StateError::new(&path, problem, fix)
         };
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -53,7 +62,10 @@ impl ReservationFiles {
 
     /// Replaces what is kept for a unit. Durable when this returns. On an error the old state is still there, unless it
     /// was the last step that failed, the sync of the directory: then either of both may be found after a power cut.
-    pub(crate) fn save(&self, unit: &str, kept: Option<&KeptReservations>) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// It may not be kept.
+    pub fn save(&self, unit: &str, kept: Option<&KeptReservations>) -> io::Result<()> {
         let path = self.path(unit);
         let Some(kept) = kept else {
             return unit_file::remove(&path);
