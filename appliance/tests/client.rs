@@ -184,3 +184,24 @@ fn without_a_program_it_says_what_to_do() {
         "{problem}"
     );
 }
+
+/// An answer to SendTargets of several pieces: `lunaport health` takes them all.
+#[test]
+fn three_hundred_targets_are_all_told_to_whoever_asks() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let name = |number: usize| format!("iqn.2026-11.org.example:target-with-a-long-name.{number}");
+    let targets: Vec<_> = (0..300)
+        .map(|number| serde_json::json!({"name": name(number)}))
+        .collect();
+    let access: Vec<_> = (0..300)
+        .map(|number| serde_json::json!({"id": format!("any{number}"), "target": name(number), "any": true}))
+        .collect();
+    let config = serde_json::json!({"targets": targets, "access": access});
+    server.here().put("/api/v1/config", &config).is(200);
+    let portal = server.portal.to_string();
+    let said = lunaport(&server, &[], &["health", "--portal", &portal]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let told = said.out.split("serves ").nth(1).unwrap();
+    assert_eq!(told.trim().split(", ").count(), 300);
+}
