@@ -52,6 +52,7 @@ show_logs() {
   echo '--- the last of iscsid'
   [ ! -e /run/iscsid.log ] || grep -avE ' in |nlpayload|thread' /run/iscsid.log | tail -n 25
   [ ! -e /run/target.log ] || { echo '--- the last of the target'; tail -n 40 /run/target.log; }
+  [ ! -e /run/multipathd.log ] || { echo '--- the last of multipathd'; tail -n 25 /run/multipathd.log; }
   echo '--- the last of the kernel'
   dmesg | tail -n 80
 }
