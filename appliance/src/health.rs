@@ -17,7 +17,10 @@ pub(crate) fn run(args: &HealthArgs) -> Result<ExitCode, StartError> {
     let portal = reachable(match args.portal {
         Some(portal) => portal,
         // What `serve` in the same container was given.
-        None => match portals_from_environment()?.first() {
+        None => match portals_from_environment()?
+            .iter()
+            .find(|portal| !portal.over_rdma)
+        {
             Some(portal) => portal.address,
             None => SocketAddr::from((Ipv4Addr::LOCALHOST, ISCSI_PORT)),
         },

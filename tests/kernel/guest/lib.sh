@@ -88,6 +88,42 @@ wait_for() {
 # expect WHAT EXPECTED ACTUAL
 expect() { [ "$2" = "$3" ] || fail "$1: expected '$2', found '$3'"; }
 
+# --- target in the guest
+
+# start_target OPTION…: the target, as a process of the guest; ready when its TCP portal is.
+start_target() {
+  /test/lunaport serve --state-dir /run/state "$@" >>/run/target.log 2>&1 4>&- &
+  target_pid=$!
+  echo $target_pid >/run/target.pid
+  wait_for 60 eval 'ss_listens 3260'
+}
+ss_listens() { grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") 00000000:0000 0A " /proc/net/tcp; }
+# end_target SIGNAL
+end_target() {
+  local pid
+  pid=$(cat /run/target.pid)
+  kill "-$1" "$pid"
+  wait_for 60 eval "[ ! -e /proc/$pid ] || grep -q '^State:.Z' /proc/$pid/status"
+}
+# said COUNT TEXT: the target has logged a line with this text at least so many times.
+said() { [ "$(grep -cF -- "$2" /run/target.log)" -ge "$1" ]; }
+
+# soft_roce: a veth pair with soft-RoCE on its first end; the guest talks to itself over it.
+soft_roce() {
+  modprobe -a rdma_rxe rdma_ucm ib_iser veth
+  ip link add veth0 type veth peer name veth1
+  # 4096 bytes of payload in a packet.
+  ip link set veth0 mtu 4200 up
+  ip link set veth1 mtu 4200 up
+  ip address add 10.88.0.1/24 dev veth0
+  rdma link add rxe0 type rxe netdev veth0
+}
+# in_use: queue pairs, completion queues, domains and regions of processes (the kernel's own have no pid).
+in_use() {
+  local kind
+  for kind in qp cq pd mr; do echo "$kind $(rdma resource show $kind | grep -c ' pid ' || true)"; done | paste -sd ' '
+}
+
 # --- initiator
 
 # start_initiator NAME: modules and iscsid, whose log shows the text keys of every login.

@@ -32,7 +32,7 @@ start() {
 }
 
 # pattern NAME: 64 KiB that follow from the name.
-pattern() { head -c 65536 < <(yes "$1"); }
+pattern() { printf "$(printf '%-15s' "$1")%.0s\\n" {1..4096}; }
 # put NAME LUN OPTION…: the pattern becomes the first blocks of the LUN.
 put() {
   pattern "$1" >/run/pattern
