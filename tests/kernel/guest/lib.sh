@@ -52,6 +52,7 @@ show_logs() {
   echo '--- the last of iscsid'
   [ ! -e /run/iscsid.log ] || grep -avE ' in |nlpayload|thread' /run/iscsid.log | tail -n 25
   [ ! -e /run/target.log ] || { echo '--- the last of the target'; tail -n 40 /run/target.log; }
+  [ ! -e /run/multipathd.log ] || { echo '--- the last of multipathd'; tail -n 25 /run/multipathd.log; }
   echo '--- the last of the kernel'
   dmesg | tail -n 80
 }
@@ -218,4 +219,47 @@ kernel_is_content() {
   local fault='BUG|WARNING|Oops|[Cc]all [Tt]race|blocked for more than|I/O error|EXT4-fs (error|warning)'
   fault+='|XFS .*([Cc]orrupt|error|[Ss]hut)|rejecting I/O|Sense Key : (Hardware|Medium|Aborted)'
   if dmesg | grep -E "$fault"; then fail "the kernel's log: $(dmesg | grep -m1 -E "$fault")"; fi
+}
+
+# --- several initiators in one kernel, and reservations
+
+# login_as NAME TARGET PORTAL: as initiator iqn.2026-11.org.example:NAME; prints the disk.
+login_as() {
+  iscsiadm -m iface -I "$1" -o new
+  iscsiadm -m iface -I "$1" -o update -n iface.initiatorname -v "iqn.2026-11.org.example:$1"
+  iscsiadm -m node -T "$2" -p "$3" -I "$1" -o new
+  iscsiadm -m node -T "$2" -p "$3" -I "$1" --login
+  disk_of "$1"
+}
+
+# disk_of NAME [LUN]: the disk as this initiator sees it.
+disk_of() {
+  wait_for 30 eval "disk_of_now $1 ${2:-0} >/dev/null"
+  disk_of_now "$1" "${2:-0}"
+}
+disk_of_now() {
+  local session block
+  for session in /sys/class/iscsi_session/session*; do
+    [ "$(cat "$session/initiatorname" 2>/dev/null)" = "iqn.2026-11.org.example:$1" ] || continue
+    for block in "$session"/device/target*/*:"$2"/block/*; do
+      [ -b "/dev/${block##*/}" ] || return 1
+      echo "/dev/${block##*/}"
+      return
+    done
+  done
+  return 1
+}
+
+# out NAME OPTION…: PERSISTENT RESERVE OUT. keys: generation and registered keys. holder: key and type. Unit attentions
+# are heard before.
+out() { local name=$1; shift; sg_persist --no-inquiry --out "$@" "$(heard "$name")"; }
+keys() { sg_persist --no-inquiry --in --read-keys "$(heard "$1")" | grep -o '0x[0-9a-f]*' | paste -sd ' '; }
+holder() {
+  sg_persist --no-inquiry --in --read-reservation "$(heard "$1")" | grep -E 'Key|type' | sed 's/^ *//' | paste -sd ' '
+}
+heard() {
+  local disk
+  disk=$(disk_of "$1")
+  for _ in 1 2 3 4; do ! sg_turs "$disk" >&2 || break; done
+  echo "$disk"
 }

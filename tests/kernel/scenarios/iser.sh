@@ -1,4 +1,7 @@
 # One guest that has soft-RoCE, the kernel's ib_iser and the target in it: the same disk over RDMA and TCP.
+# RDMA needs a kernel that has it, so the target runs in the guest.
+#
+# guest: target
 . /test/lib.sh
 
 target=iqn.2026-11.org.example:kernel-test
