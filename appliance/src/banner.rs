@@ -2,19 +2,29 @@
 
 use std::net::SocketAddr;
 
-use target_core::control::ChapPolicy;
+use target_core::control::{ChapPolicy, Directory};
 
 use crate::address::reachable;
-use crate::plan::{Plan, PlannedUnit};
-use crate::portal::PortalSpec;
+use crate::plan::PlannedUnit;
 use crate::size::format_size;
 
 /// Who may log in, in one line.
-pub(crate) fn access_line(plan: &Plan, portals: &[PortalSpec]) -> String {
-    let portals: Vec<String> = portals.iter().map(|portal| portal.address.to_string()).collect();
-    let portals = portals.join(" and ");
-    let policy = plan.directory.targets.values().next().map(|target| &target.chap);
-    match policy {
+pub(crate) fn access_line(directory: &Directory) -> String {
+    let portals: Vec<String> = directory
+        .portals
+        .iter()
+        .map(|portal| portal.address.to_string())
+        .collect();
+    let portals = if portals.is_empty() {
+        "no portal".to_owned()
+    } else {
+        portals.join(" and ")
+    };
+    let targets = &directory.targets;
+    if !targets.values().all(|target| target.access.admits_everyone()) {
+        return format!("initiators that the access rules admit may log in at {portals}");
+    }
+    match targets.values().next().map(|target| &target.chap) {
         Some(ChapPolicy::Required { accepted, own }) => {
             let names: Vec<&str> = accepted
                 .iter()
@@ -31,11 +41,12 @@ pub(crate) fn access_line(plan: &Plan, portals: &[PortalSpec]) -> String {
             )
         }
         Some(ChapPolicy::Individual { .. }) => {
-            format!("initiators that the targets' access rules admit may log in at {portals}")
+            format!("initiators that prove their own CHAP name may log in at {portals}")
         }
-        Some(ChapPolicy::Open) | None => {
+        Some(ChapPolicy::Open) => {
             format!("every initiator that reaches {portals} may log in, without a password")
         }
+        None => format!("no target is configured yet; listening at {portals}"),
     }
 }
 

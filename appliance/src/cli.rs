@@ -8,6 +8,7 @@ use backstores::EngineChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::address::{environment_list, portals_from_environment};
+use crate::client;
 use crate::error::StartError;
 use crate::portal::PortalSpec;
 
@@ -25,6 +26,60 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Ask a portal for its targets (a discovery login); exit 0 when it answers.
     Health(HealthArgs),
+    /// The whole configuration: show, compare, apply.
+    Config {
+        #[command(subcommand)]
+        command: client::ConfigCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// Who may log in, and who could not.
+    Initiator {
+        #[command(subcommand)]
+        command: client::InitiatorCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// LUNs of targets.
+    Lun {
+        #[command(subcommand)]
+        command: client::LunCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// Sessions: list, close.
+    Session {
+        #[command(subcommand)]
+        command: client::SessionCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// Backing stores: files, devices, memory.
+    Store {
+        #[command(subcommand)]
+        command: client::StoreCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// Targets.
+    Target {
+        #[command(subcommand)]
+        command: client::TargetCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// Who may manage; a lost password is replaced here.
+    User {
+        #[command(subcommand)]
+        command: client::UserCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// How the program is.
+    Status {
+        #[command(flatten)]
+        common: client::Common,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// Shell.
@@ -38,15 +93,33 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", env = "LUNAPORT_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
-    /// Listen here (several times) [default: 127.0.0.1:3260 and, with IPv6, [::1]:3260]. Portals with the same group=N are
+    /// Listen here (several times) [default: 127.0.0.1:3260 and, with IPv6, [::1]:3260]; iser:ADDR:PORT beside those is a
+    /// portal over RDMA. Portals with the same group=N are
     /// one path for multipath software (ALUA), whose first state is optimized, non-optimized, standby or unavailable
     /// [env: LUNAPORT_PORTAL]
     #[arg(long = "portal", value_name = "ADDR:PORT[,group=N][,state=STATE]")]
     pub(crate) portals: Vec<PortalSpec>,
 
-    /// Serve /healthz over plain HTTP here
+    /// Serve the management API here; over TLS unless the address is a loopback one
     #[arg(long, value_name = "ADDR:PORT", env = "LUNAPORT_ADMIN")]
     pub(crate) admin: Option<SocketAddr>,
+
+    /// Certificate chain for --admin, PEM [default: one that is made once, signed by itself]
+    #[arg(long, value_name = "FILE", env = "LUNAPORT_TLS_CERT", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Private key of --tls-cert, PEM
+    #[arg(long, value_name = "FILE", env = "LUNAPORT_TLS_KEY", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Serve --admin over plain HTTP beyond loopback too: whoever listens in can then read passwords
+    #[arg(long, env = "LUNAPORT_ADMIN_PLAIN")]
+    pub(crate) admin_plain: bool,
+
+    /// Token that makes the first user, in a file [default: one that is printed] [env: LUNAPORT_SET_UP_TOKEN, the token
+    /// itself]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) set_up_token_file: Option<PathBuf>,
 
     /// Name of the target that holds the exports
     #[arg(long, value_name = "IQN", env = "LUNAPORT_TARGET_NAME", default_value = DEFAULT_TARGET)]
@@ -83,6 +156,10 @@ pub(crate) struct ServeArgs {
     /// Data cores, one thread each [default: one per processor]
     #[arg(long, value_name = "N", env = "LUNAPORT_CORES", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) cores: Option<u16>,
+
+    /// Memory for data of each data core; portals over RDMA lock all of it, and a quarter more for messages
+    #[arg(long, value_name = "SIZE", env = "LUNAPORT_BUFFERS", default_value = "256M")]
+    pub(crate) buffers: String,
 
     /// How files and devices are read and written
     #[arg(long, value_enum, env = "LUNAPORT_IO_ENGINE", default_value = "auto")]

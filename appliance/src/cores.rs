@@ -24,6 +24,8 @@ pub(crate) struct Cores {
 
 #[derive(Debug)]
 struct Core {
+    #[cfg(feature = "iser")]
+    pool: Arc<BufPool>,
     /// Unbounded in type; the acceptor bounds the connections there are.
     arrivals: mpsc::UnboundedSender<Arrival>,
     connections: Arc<AtomicUsize>,
@@ -31,10 +33,16 @@ struct Core {
 
 /// A connection on its way to its core.
 #[derive(Debug)]
-struct Arrival {
-    socket: TcpStream,
-    local: SocketAddr,
-    peer: SocketAddr,
+pub(crate) enum Arrival {
+    /// Over RDMA.
+    #[cfg(feature = "iser")]
+    Iser(crate::iser::IserArrival),
+    /// Over TCP.
+    Tcp {
+        socket: TcpStream,
+        local: SocketAddr,
+        peer: SocketAddr,
+    },
 }
 
 impl Cores {
@@ -52,17 +60,24 @@ impl Cores {
         Ok(Self { cores })
     }
 
-    /// Hands a connection to the core that has the fewest.
-    pub(crate) fn place(&self, socket: TcpStream, local: SocketAddr, peer: SocketAddr) {
-        let core = self
+    /// Hands a connection to the core that has the fewest; `make` is told which one.
+    pub(crate) fn place(&self, make: impl FnOnce(usize) -> Arrival) {
+        let (index, core) = self
             .cores
             .iter()
-            .min_by_key(|core| core.connections.load(Ordering::Relaxed))
+            .enumerate()
+            .min_by_key(|(_, core)| core.connections.load(Ordering::Relaxed))
             .expect("at least one core was started");
         core.connections.fetch_add(1, Ordering::Relaxed);
-        if core.arrivals.send(Arrival { socket, local, peer }).is_err() {
-            error!(%peer, "the connection is closed: its data core has ended");
+        if core.arrivals.send(make(index)).is_err() {
+            error!("a connection is closed: its data core has ended");
         }
+    }
+
+    /// The buffers of all cores.
+    #[cfg(feature = "iser")]
+    pub(crate) fn pools(&self) -> Vec<Arc<BufPool>> {
+        self.cores.iter().map(|core| Arc::clone(&core.pool)).collect()
     }
 }
 
@@ -72,6 +87,9 @@ impl Core {
         let connections = Arc::new(AtomicUsize::new(0));
         let (ready, started) = std::sync::mpsc::channel();
         let count = Arc::clone(&connections);
+        let pool = BufPool::new(pool_bytes);
+        #[cfg(feature = "iser")]
+        let its_pool = Arc::clone(&pool);
         // The thread lives as long as the process: at a stop its connections have been closed before.
         thread::Builder::new()
             .name(format!("data-{index}"))
@@ -81,19 +99,14 @@ impl Core {
                     Ok(runtime) => runtime,
                     Err(error) => return drop(ready.send(Err(error))),
                 };
-                runtime.block_on(run(
-                    receiver,
-                    count,
-                    engine,
-                    BufPool::new(pool_bytes),
-                    node,
-                    ready,
-                ));
+                runtime.block_on(run(receiver, count, engine, pool, node, ready));
             })?;
         started
             .recv()
             .map_err(|_| io::Error::other("a data core ended while it started"))??;
         Ok(Self {
+            #[cfg(feature = "iser")]
+            pool: its_pool,
             arrivals,
             connections,
         })
@@ -137,7 +150,11 @@ async fn run(
 }
 
 async fn connection(arrival: Arrival, node: Arc<Node>, pool: Arc<BufPool>) -> io::Result<CloseReason> {
-    let Arrival { socket, local, peer } = arrival;
+    let (socket, local, peer) = match arrival {
+        #[cfg(feature = "iser")]
+        Arrival::Iser(arrival) => return crate::iser::connection(arrival, node, pool).await,
+        Arrival::Tcp { socket, local, peer } => (socket, local, peer),
+    };
     let span = info_span!("connection", %peer);
     async {
         let socket = tokio::net::TcpStream::from_std(socket)?;

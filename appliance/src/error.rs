@@ -28,6 +28,9 @@ pub(crate) enum StartError {
         problem: String,
         fix: String,
     },
+    /// The state directory.
+    #[error(transparent)]
+    Saved(#[from] management::state::StateError),
     /// The operating system refused something basic.
     #[error("{what}: {source}")]
     System {

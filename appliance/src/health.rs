@@ -17,7 +17,10 @@ pub(crate) fn run(args: &HealthArgs) -> Result<ExitCode, StartError> {
     let portal = reachable(match args.portal {
         Some(portal) => portal,
         // What `serve` in the same container was given.
-        None => match portals_from_environment()?.first() {
+        None => match portals_from_environment()?
+            .iter()
+            .find(|portal| !portal.over_rdma)
+        {
             Some(portal) => portal.address,
             None => SocketAddr::from((Ipv4Addr::LOCALHOST, ISCSI_PORT)),
         },
@@ -47,7 +50,19 @@ fn discover(portal: SocketAddr) -> Result<Vec<String>, String> {
         }
         other => return Err(format!("unexpected answer to the login: {other:?}")),
     };
-    let request = TextRequest {
+    let text = send_targets(&mut socket, stat_sn)?;
+    let pairs = text::parse_pairs(&text).map_err(|error| error.to_string())?;
+    Ok(pairs
+        .into_iter()
+        .filter(|pair| pair.key == "TargetName")
+        .map(|pair| pair.value)
+        .collect())
+}
+
+/// The whole answer to SendTargets, which a portal with many targets gives in pieces (RFC 7143 §11.10.4).
+fn send_targets(socket: &mut TcpStream, login: Sn) -> Result<Vec<u8>, String> {
+    let wire = |error: io::Error| format!("the conversation broke off: {error}");
+    let mut request = TextRequest {
         immediate: true,
         is_final: true,
         continues: false,
@@ -55,24 +70,25 @@ fn discover(portal: SocketAddr) -> Result<Vec<String>, String> {
         itt: Itt(2),
         ttt: Ttt::RESERVED,
         cmd_sn: Sn(1),
-        exp_stat_sn: stat_sn.next(),
+        exp_stat_sn: login.next(),
     };
-    send(
-        &mut socket,
-        &Request::Text(request),
-        &pairs(&[("SendTargets", "All")]),
-    )
-    .map_err(wire)?;
-    let (response, data) = receive(&mut socket).map_err(wire)?;
-    if !matches!(response, Response::Text(_)) {
-        return Err(format!("unexpected answer to SendTargets: {response:?}"));
+    let mut asked = pairs(&[("SendTargets", "All")]);
+    let mut text = Vec::new();
+    while text.len() <= ANSWER_MAX {
+        send(socket, &Request::Text(request.clone()), &asked).map_err(wire)?;
+        match receive(socket).map_err(wire)? {
+            (Response::Text(response), piece) => {
+                text.extend(piece);
+                if response.is_final {
+                    return Ok(text);
+                }
+                (request.ttt, request.exp_stat_sn) = (response.ttt, response.stat_sn.next());
+                asked.clear();
+            }
+            (other, _) => return Err(format!("unexpected answer to SendTargets: {other:?}")),
+        }
     }
-    let pairs = text::parse_pairs(&data).map_err(|error| error.to_string())?;
-    Ok(pairs
-        .into_iter()
-        .filter(|pair| pair.key == "TargetName")
-        .map(|pair| pair.value)
-        .collect())
+    Err(format!("the list of targets is longer than {ANSWER_MAX} bytes"))
 }
 
 fn login() -> LoginRequest {
@@ -129,4 +145,6 @@ const LOGIN_KEYS: &[(&str, &str)] = &[
     ("InitiatorName", "iqn.2026-11.org.lunaport:health"),
     ("SessionType", "Discovery"),
 ];
+/// Room for a hundred thousand targets, and an end for a portal that never comes to one.
+const ANSWER_MAX: usize = 32 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -7,24 +7,27 @@ mod admin;
 mod banner;
 mod chap;
 mod cli;
+mod client;
 mod cores;
 mod error;
 mod export;
 mod health;
-mod identity;
 mod interfaces;
+#[cfg(feature = "iser")]
+mod iser;
+#[cfg(not(feature = "iser"))]
+#[path = "iser_absent.rs"]
+mod iser;
 mod logging;
+mod managed;
 mod notify;
 mod plan;
 mod portal;
 mod portals;
 mod quick_start;
-mod reservations;
-mod sanitizing;
 mod serve;
 mod shutdown;
 mod size;
-mod state;
 mod usage;
 mod watch;
 
@@ -34,6 +37,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Command, ServeArgs};
+use client::Asked;
 use error::StartError;
 use serve::Saved;
 
@@ -52,6 +56,14 @@ fn run(cli: Cli) -> Result<ExitCode, StartError> {
         None => quick_start(),
         Some(Command::Serve(args)) => serve::run(*args, Saved::Required),
         Some(Command::Health(args)) => health::run(&args),
+        Some(Command::Config { command, common }) => client::run(&common, Asked::Config(command)),
+        Some(Command::Initiator { command, common }) => client::run(&common, Asked::Initiator(command)),
+        Some(Command::Lun { command, common }) => client::run(&common, Asked::Lun(command)),
+        Some(Command::Session { command, common }) => client::run(&common, Asked::Session(command)),
+        Some(Command::Store { command, common }) => client::run(&common, Asked::Store(command)),
+        Some(Command::Target { command, common }) => client::run(&common, Asked::Target(command)),
+        Some(Command::User { command, common }) => client::run(&common, Asked::User(command)),
+        Some(Command::Status { common }) => client::run(&common, Asked::Status),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "lunaport", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! From options and saved state to the live picture: every store opened, every identity given, one directory. Fails
+//! From `--export` options to the live picture: every store opened, every identity given, one directory. Fails
 //! whole, before anything is served; a file that was created on the way is removed again.
 
 use std::collections::BTreeMap;
@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use backstores::{BlockStore, StoreSource};
 use iscsi_proto::{IscsiName, Lun, Tpgt};
+use management::identity::{IdentityMint, InstallationId, UnitIdentity};
 use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal, Target};
 use target_core::scsi::{DeviceType, LogicalUnit, NonVolatileMemory, TargetDevice, UnitConfig};
 
 use crate::error::StartError;
 use crate::export::{Export, describe};
-use crate::identity::{IdentityMint, InstallationId, UnitIdentity};
 use crate::portal::{self, PortalSpec};
-use crate::state::{SavedConfig, SavedUnit};
 
 /// What is about to be served.
 #[derive(Debug)]
@@ -94,54 +93,6 @@ pub(crate) fn from_exports(
     let target = target(name, device, common);
     Ok(Plan {
         directory: directory([target], common),
-        units,
-    })
-}
-
-/// The saved targets.
-pub(crate) fn from_saved(
-    config: &SavedConfig,
-    base: &Path,
-    memory: &Arc<dyn NonVolatileMemory>,
-    common: &Common,
-) -> Result<Plan, StartError> {
-    let mut opened = Opened::default();
-    let (mut targets, mut units) = (Vec::new(), Vec::new());
-    for saved in &config.targets {
-        let name = target_name("saved target", &saved.name)?;
-        let device = device(&name, common)?;
-        for saved in &saved.units {
-            let source = saved.source(base);
-            let store = opened.open(&source, saved.options(), None)?;
-            let config = unit_config(
-                saved_identity(saved)?,
-                DeviceType::Disk,
-                saved.thin,
-                saved.removable,
-            );
-            let unit = unit(config, &store, memory)?;
-            if saved.lun > Lun::MAX_NUMBER || !device.map(saved.lun, Arc::clone(&unit)) {
-                let problem = format!("LUN {} of {name} is out of range or there twice", saved.lun);
-                return Err(StartError::state(
-                    base,
-                    problem,
-                    "restore a state.json that is right",
-                ));
-            }
-            let what = describe(DeviceType::Disk, &source);
-            units.push(PlannedUnit {
-                target: name.clone(),
-                lun: saved.lun,
-                what,
-                store,
-                unit,
-            });
-        }
-        targets.push(target(name, device, common));
-    }
-    opened.keep();
-    Ok(Plan {
-        directory: directory(targets, common),
         units,
     })
 }
@@ -265,17 +216,20 @@ fn directory(targets: impl IntoIterator<Item = Arc<Target>>, common: &Common) ->
             .map(|target| (target.name.clone(), target))
             .collect::<BTreeMap<_, _>>(),
         advertised: common.advertised.clone(),
-        portals: common
-            .portals
-            .iter()
-            .map(|portal| Portal {
-                address: portal.address,
-                tpgt: portal.group,
-            })
-            .collect(),
+        portals: portals(common, false),
+        other_portals: [(ISER, portals(common, true))].into(),
         discovery_chap: ChapPolicy::Open,
         discovery_parameters: common.parameters.clone(),
     }
+}
+
+/// Those of TCP, or of RDMA.
+pub(crate) fn portals(common: &Common, over_rdma: bool) -> Vec<Portal> {
+    let wanted = common
+        .portals
+        .iter()
+        .filter(|portal| portal.over_rdma == over_rdma);
+    wanted.map(|portal| portal.to_portal()).collect()
 }
 
 fn unit_config(identity: UnitIdentity, device_type: DeviceType, thin: bool, removable: bool) -> UnitConfig {
@@ -296,15 +250,8 @@ fn unit_config(identity: UnitIdentity, device_type: DeviceType, thin: bool, remo
     }
 }
 
-fn saved_identity(unit: &SavedUnit) -> Result<UnitIdentity, StartError> {
-    let naa = u64::from_str_radix(&unit.naa, 16)
-        .map_err(|_| StartError::option("saved naa", &unit.naa, "not sixteen hexadecimal digits"))?;
-    Ok(UnitIdentity {
-        naa: naa.to_be_bytes(),
-        serial: unit.serial.clone(),
-    })
-}
-
+/// What connections over RDMA are called.
+pub(crate) const ISER: &str = "iser";
 /// Product revision shown by INQUIRY: four characters.
 const REVISION: &str = "0001";
 

@@ -1,4 +1,4 @@
-//! The `--portal` syntax: `ADDR:PORT[,group=N][,state=STATE]`. Portals with one number are one portal group, which is a
+//! The `--portal` syntax: `[iser:]ADDR:PORT[,group=N][,state=STATE]`. Portals with one number are one portal group, which is a
 //! target port in the target port group of that number (ALUA); the state says how good a path it is at first.
 
 use std::collections::BTreeMap;
@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use iscsi_proto::Tpgt;
+use target_core::control::Portal;
 use target_core::scsi::AccessState;
 
 use crate::error::StartError;
@@ -14,15 +15,28 @@ use crate::error::StartError;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct PortalSpec {
     pub(crate) address: SocketAddr,
+    /// Over RDMA, not TCP.
+    pub(crate) over_rdma: bool,
     pub(crate) group: Tpgt,
     /// `None` when nothing is said of it here; another portal of the group may say it.
     pub(crate) state: Option<AccessState>,
+}
+
+impl PortalSpec {
+    /// As discovery shows it.
+    pub(crate) const fn to_portal(self) -> Portal {
+        Portal {
+            address: self.address,
+            tpgt: self.group,
+        }
+    }
 }
 
 impl From<SocketAddr> for PortalSpec {
     fn from(address: SocketAddr) -> Self {
         Self {
             address,
+            over_rdma: false,
             group: DEFAULT_GROUP,
             state: None,
         }
@@ -35,10 +49,13 @@ impl FromStr for PortalSpec {
     fn from_str(spec: &str) -> Result<Self, String> {
         let mut parts = spec.split(',');
         let address = parts.next().unwrap_or_default();
+        let rdma = address.strip_prefix("iser:");
+        let address = rdma.unwrap_or(address);
         let address: SocketAddr = address
             .parse()
             .map_err(|_| format!("{address:?} is no address of the form ADDR:PORT or [ADDR6]:PORT"))?;
         let mut portal = Self::from(address);
+        portal.over_rdma = rdma.is_some();
         for option in parts {
             match option.split_once('=') {
                 Some(("group", number)) => portal.group = group(number)?,
@@ -111,6 +128,7 @@ mod tests {
         );
         let named = portal("[2001:db8::1]:3260,group=7,state=standby");
         assert_eq!((named.group, named.state), (Tpgt(7), Some(AccessState::Standby)));
+        assert!(!named.over_rdma && portal("iser:192.0.2.1:3260,group=7").over_rdma);
         for (spec, part) in [
             ("here", "no address of the form"),
             ("192.0.2.1:3260,group=0", "from 1 to 65535"),

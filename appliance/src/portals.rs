@@ -6,55 +6,77 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use target_core::iscsi::Node;
-use tokio::task::JoinSet;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
-use crate::cores::Cores;
+use crate::cores::{Arrival, Cores};
 
-/// Serves listeners until the future is dropped: then nothing is accepted any more.
-pub(crate) async fn accept_all(
-    listeners: Vec<TcpListener>,
+/// Accepts on any number of listeners until it is stopped.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
     cores: Arc<Cores>,
     node: Arc<Node>,
     connections_max: usize,
-) -> io::Result<()> {
-    let mut accepting = JoinSet::new();
-    for listener in listeners {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        accepting.spawn(accept(
-            listener,
-            Arc::clone(&cores),
-            Arc::clone(&node),
-            connections_max,
-        ));
-    }
-    while accepting.join_next().await.is_some() {}
-    Ok(())
+    runtime: Handle,
+    stopped: watch::Sender<bool>,
 }
 
-async fn accept(
-    listener: tokio::net::TcpListener,
-    cores: Arc<Cores>,
-    node: Arc<Node>,
-    connections_max: usize,
-) {
-    loop {
-        let (socket, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of descriptors, most likely: the listener stays, the next try comes when some are free.
-                warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+impl Acceptor {
+    /// Tasks run on the current runtime.
+    pub(crate) fn new(cores: Arc<Cores>, node: Arc<Node>, connections_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            cores,
+            node,
+            connections_max,
+            runtime: Handle::current(),
+            stopped: watch::Sender::new(false),
+        })
+    }
+
+    /// Accepts on one more listener, until the task is aborted or everything is stopped.
+    pub(crate) fn accept(self: &Arc<Self>, listener: TcpListener) -> AbortHandle {
+        let this = Arc::clone(self);
+        let mut stopped = self.stopped.subscribe();
+        let accepting = self.runtime.spawn(async move {
+            tokio::select! {
+                _ = stopped.wait_for(|stopped| *stopped) => {}
+                () = this.run(listener) => {}
+            }
+        });
+        accepting.abort_handle()
+    }
+
+    /// From now on nothing is accepted any more.
+    pub(crate) fn stop(&self) {
+        self.stopped.send_replace(true);
+    }
+
+    async fn run(&self, listener: TcpListener) {
+        let listener = match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(error) => return warn!(%error, "a portal cannot be served"),
+        };
+        loop {
+            let (socket, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of descriptors, most likely: the listener stays, the next try comes when some are free.
+                    warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            if self.node.connections() >= self.connections_max {
+                let connections_max = self.connections_max;
+                warn!(%peer, connections_max, "connection refused: as many as the limit of open files allows (ulimit -n)");
                 continue;
             }
-        };
-        if node.connections() >= connections_max {
-            warn!(%peer, connections_max, "connection refused: as many as the limit of open files allows (ulimit -n)");
-            continue;
-        }
-        match prepare(socket) {
-            Ok((socket, local)) => cores.place(socket, local, peer),
-            Err(error) => info!(%peer, %error, "a connection was lost before it began"),
+            match prepare(socket) {
+                Ok((socket, local)) => self.cores.place(|_| Arrival::Tcp { socket, local, peer }),
+                Err(error) => info!(%peer, %error, "a connection was lost before it began"),
+            }
         }
     }
 }

@@ -2,50 +2,50 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use backstores::StoreSource;
+use management::access::Actor;
+use management::control::{Change, Control, Edit};
+use management::model::{AnyObject, Kind};
+use serde_json::json;
 
 use crate::banner;
 use crate::cli::DEFAULT_TARGET;
-use crate::identity::{IdentityMint, InstallationId};
-use crate::plan::Plan;
-use crate::state::{SavedConfig, SavedStore, SavedTarget, SavedUnit};
+use crate::error::StartError;
+use crate::plan::PlannedUnit;
 
-/// The configuration of the very first start.
-pub(crate) fn first_config(installation: InstallationId) -> SavedConfig {
-    let path = "disk0.img";
-    let source = StoreSource::File {
-        path: path.into(),
-        size: Some(DISK_SIZE),
-    };
-    let identity = IdentityMint::new(installation, DEFAULT_TARGET).next(&source);
-    let unit = SavedUnit {
-        lun: 0,
-        store: SavedStore::File {
-            path: path.into(),
-            size: DISK_SIZE,
-        },
-        naa: format!("{:016x}", u64::from_be_bytes(identity.naa)),
-        serial: identity.serial,
-        read_only: false,
-        thin: true,
-        removable: false,
-        block_size: None,
-        physical_block_size: None,
-        write_through: false,
-        direct: false,
-    };
-    SavedConfig {
-        targets: vec![SavedTarget {
-            name: DEFAULT_TARGET.into(),
-            units: vec![unit],
-        }],
+/// Makes the configuration of the very first start, unless there is one.
+pub(crate) async fn configure(control: &Arc<Control>) -> Result<(), StartError> {
+    if control.model().generation > 0 {
+        return Ok(());
     }
+    let objects = [
+        (
+            Kind::Store,
+            json!({"id": "disk0", "place": {"kind": "file", "path": "disk0.img", "size": DISK_SIZE}}),
+        ),
+        (Kind::Unit, json!({"id": "disk0", "store": "disk0"})),
+        (Kind::Target, json!({"name": DEFAULT_TARGET})),
+        (
+            Kind::Lun,
+            json!({"target": DEFAULT_TARGET, "lun": 0, "unit": "disk0"}),
+        ),
+        (
+            Kind::Access,
+            json!({"id": "disks-any", "target": DEFAULT_TARGET, "any": true}),
+        ),
+    ];
+    let edits = objects.map(|(kind, value)| {
+        Edit::Put(AnyObject::parse(kind, value).expect("the first configuration is well-formed"))
+    });
+    let made = control.change(&Actor::program(), Change::of(edits.into())).await;
+    made.map_err(|error| StartError::state(control.directory(), error, "correct that and start again"))?;
+    Ok(())
 }
 
 /// Prints what to paste, on standard output.
-pub(crate) fn greet(plan: &Plan, portal: SocketAddr) {
-    let Some(unit) = plan.units.first() else { return };
+pub(crate) fn greet(units: &[PlannedUnit], portal: SocketAddr) {
+    let Some(unit) = units.first() else { return };
     // Nobody may be listening to standard output, which is no reason not to serve.
     drop(writeln!(
         io::stdout(),

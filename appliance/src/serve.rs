@@ -1,11 +1,15 @@
 //! `lunaport serve` and the quick start: everything is prepared and checked, then served until a signal.
 
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use target_core::control::Parameters;
+use management::control::Control;
+use management::live::{ReservationStore, SanitizeStore};
+use management::state::{ReservationFiles, SanitizeMarks, State, UnitMemory};
+use target_core::control::{Directory, Parameters};
 use target_core::iscsi::Node;
 use target_core::scsi::NonVolatileMemory;
 use tokio::runtime;
@@ -13,18 +17,18 @@ use tokio::signal::unix::Signal;
 use tracing::{info, warn};
 
 use crate::address::ISCSI_PORT;
+use crate::admin::Admin;
 use crate::cli::ServeArgs;
 use crate::cores::Cores;
 use crate::error::StartError;
 use crate::export::Export;
-use crate::plan::{self, Common, Plan};
+use crate::managed::{self, Opened};
+use crate::plan::{self, Common, Plan, PlannedUnit};
 use crate::portal::PortalSpec;
-use crate::reservations::ReservationStore;
+use crate::portals::Acceptor;
 use crate::shutdown::{self, StopSignals};
-use crate::state::{Database, ReservationFiles, SanitizeMarks, UnitMemory};
-use crate::{
-    address_rule, admin, banner, chap, interfaces, logging, notify, portals, quick_start, sanitizing, watch,
-};
+use crate::size::parse_size;
+use crate::{address_rule, banner, chap, interfaces, iser, logging, notify, quick_start, watch};
 
 /// What is served when no `--export` is given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -49,13 +53,14 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         .iter()
         .map(|spec| Export::parse(spec))
         .collect::<Result<Vec<_>, _>>()?;
-    let common = Common {
-        portals: if args.portals.is_empty() {
-            default_portals().into_iter().map(PortalSpec::from).collect()
-        } else {
-            args.portals.clone()
-        },
-        management_url: management_url(args.admin),
+    let mut portals = args.portals.clone();
+    if portals.iter().all(|portal| portal.over_rdma) {
+        portals.splice(0..0, default_portals().into_iter().map(PortalSpec::from));
+    }
+    let buffers = buffers(&args.buffers)?;
+    let mut common = Common {
+        portals,
+        management_url: management_url(&args),
         chap: chap::policy(&args.chap, args.mutual_chap.as_deref())?,
         parameters: parameters(&args.set)?,
         advertised: args
@@ -64,34 +69,36 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
             .map(|rule| address_rule::parse(rule))
             .collect::<Result<Vec<_>, _>>()?,
     };
-    // Ports first: they are what fails most often, and nothing needs to be undone.
-    let listeners = listen(&common.portals)?;
-    let admin = args.admin.map(admin::bind).transpose()?;
+    let admin = Admin::prepare(&args)?;
     let directory = state_directory(args.state_dir.clone());
-    // Kept open to the end: the state directory is ours alone.
-    let mut database = None;
-    let plan = if exports.is_empty() {
-        plan_saved(
-            database.insert(Arc::new(open_saved(&directory, saved)?)),
-            &common,
-            saved,
-        )?
+    let source = if exports.is_empty() {
+        // A port that is taken is told before a state directory is made.
+        let early = (!State::is_there(&directory))
+            .then(|| listen(&common.portals))
+            .transpose()?;
+        let opened = Opened::open(&directory, saved, admin.is_there())?;
+        if args.portals.is_empty() && opened.has_portals() {
+            common.portals.clear();
+        }
+        let listeners = early.map_or_else(|| listen(&common.portals), Ok)?;
+        Source::Saved(opened, listeners)
     } else {
-        plan::from_exports(
-            &args.target_name,
-            &exports,
-            || {
-                let opened = database.insert(Arc::new(Database::open(&directory)?));
-                Ok((opened.installation_id(entropy)?, memory(opened)))
-            },
-            &common,
-        )?
+        let listeners = listen(&common.portals)?;
+        let mut state = None;
+        let installation = || {
+            let memory: Arc<dyn NonVolatileMemory> = Arc::new(UnitMemory::new(&directory));
+            let opened = state.insert(State::open(&directory, entropy)?.0);
+            Ok((opened.installation(), memory))
+        };
+        let plan = plan::from_exports(&args.target_name, &exports, installation, &common)?;
+        ReservationStore::start(ReservationFiles::new(&directory))?.adopt_all(&plan.directory)?;
+        SanitizeStore::start(SanitizeMarks::new(&directory))?.adopt_all(&plan.directory)?;
+        Source::Exports(plan, listeners, state)
     };
 
-    ReservationStore::start(ReservationFiles::new(&directory))?.adopt_all(&plan.directory)?;
-    sanitizing::keep_marks(SanitizeMarks::new(&directory), &plan.directory)?;
-
-    let runtime = runtime::Builder::new_current_thread()
+    // Small: it accepts and administers, and never touches data.
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|source| StartError::System {
@@ -99,67 +106,140 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
             source,
         })?;
     let cores = args.cores.map_or_else(processors, usize::from);
-    info!("{}", banner::access_line(&plan, &common.portals));
-    if !exports.is_empty() {
-        info!("serving what --export names; none of it is saved");
-    }
     info!(cores, "files and devices: {engine}");
-    let node = Node::new(plan.directory.clone(), entropy, interfaces::addresses);
-    let data = Cores::start(cores, args.io_engine.into(), POOL_BYTES, &node).map_err(|source| {
-        StartError::System {
+    let node = Node::new(source.directory(), entropy, interfaces::addresses);
+    let data =
+        Cores::start(cores, args.io_engine.into(), buffers, &node).map_err(|source| StartError::System {
             what: "data cores cannot be started",
             source,
-        }
-    })?;
+        })?;
+    let data = Arc::new(data);
+    let _entered = runtime.enter();
     // Before anybody is told that it runs: from then on a signal must mean a clean stop.
-    let (signals, hangup) = {
-        let _entered = runtime.enter();
-        (StopSignals::install()?, StopSignals::hangup()?)
+    let (signals, hangup) = (StopSignals::install()?, StopSignals::hangup()?);
+    let acceptor = Acceptor::new(Arc::clone(&data), Arc::clone(&node), connections_max());
+    // Held to the end: the state directory is ours alone.
+    let mut _state = None;
+    let (listeners, served) = match source {
+        Source::Exports(plan, listeners, state) => {
+            _state = state;
+            (listeners, Served::Exports(plan.units))
+        }
+        Source::Saved(opened, listeners) => {
+            let control = opened.start(Arc::clone(&node), &common, Arc::clone(&acceptor))?;
+            if saved == Saved::QuickStart {
+                runtime.block_on(quick_start::configure(&control))?;
+            }
+            (listeners, Served::Saved(control))
+        }
     };
-    if saved == Saved::QuickStart {
-        quick_start::greet(&plan, common.portals[0].address);
+    served.announce(&node, saved);
+    for listener in listeners {
+        acceptor.accept(listener);
     }
-    runtime.block_on(serve(&plan, listeners, admin, data, node, (signals, hangup)))
+    let iser = common.portals.iter().filter(|portal| portal.over_rdma);
+    let iser = iser.map(|portal| portal.address).collect();
+    let accepting_iser = iser::accept_all(iser, data, Arc::clone(&node), connections_max());
+    runtime.block_on(serve(
+        &served,
+        (&acceptor, accepting_iser),
+        admin,
+        &node,
+        (signals, hangup),
+    ))
+}
+
+/// Where what is served comes from.
+enum Source {
+    /// `--export`, and the state directory where it was asked who this installation is.
+    Exports(Plan, Vec<TcpListener>, Option<State>),
+    /// The state directory.
+    Saved(Opened, Vec<TcpListener>),
+}
+
+/// What is served.
+enum Served {
+    Exports(Vec<PlannedUnit>),
+    Saved(Arc<Control>),
+}
+
+impl Source {
+    fn directory(&self) -> Directory {
+        match self {
+            Self::Exports(plan, ..) => plan.directory.clone(),
+            Self::Saved(..) => Directory::default(),
+        }
+    }
+}
+
+impl Served {
+    /// The first lines.
+    fn announce(&self, node: &Node, saved: Saved) {
+        let directory = node.directory();
+        info!("{}", banner::access_line(&directory));
+        let from_state;
+        let units = match self {
+            Self::Exports(units) => {
+                info!("serving what --export names; none of it is saved");
+                units
+            }
+            Self::Saved(control) => {
+                from_state = managed::units(control);
+                &from_state
+            }
+        };
+        for unit in units.iter().take(UNITS_NAMED) {
+            info!("{}", banner::unit_line(unit));
+        }
+        if units.len() > UNITS_NAMED {
+            info!("and {} more disks", units.len() - UNITS_NAMED);
+        }
+        if let (Saved::QuickStart, Some(portal)) = (saved, directory.portals.first()) {
+            quick_start::greet(units, portal.address);
+        }
+    }
+
+    async fn administer(&self, admin: Admin) -> Result<(), StartError> {
+        match self {
+            Self::Exports(_) => admin.serve_health().await,
+            Self::Saved(control) => admin.serve(control).await,
+        }
+    }
+
+    async fn watch(&self, hangup: Signal) {
+        match self {
+            Self::Exports(units) => watch::watch(units, hangup).await,
+            Self::Saved(control) => watch::watch_managed(control, hangup).await,
+        }
+    }
+
+    async fn flush(&self) -> bool {
+        match self {
+            Self::Exports(units) => shutdown::flush(units).await,
+            Self::Saved(control) => shutdown::flush(&managed::units(control)).await,
+        }
+    }
 }
 
 /// Serves, drains, flushes.
 async fn serve(
-    plan: &Plan,
-    listeners: Vec<TcpListener>,
-    admin: Option<TcpListener>,
-    cores: Cores,
-    node: Arc<Node>,
+    served: &Served,
+    (acceptor, accepting_iser): (&Acceptor, impl Future<Output = Infallible>),
+    admin: Admin,
+    node: &Arc<Node>,
     (mut signals, hangup): (StopSignals, Signal),
 ) -> Result<ExitCode, StartError> {
-    for unit in &plan.units {
-        info!("{}", banner::unit_line(unit));
+    notify::ready();
+    tokio::select! {
+        signal = signals.next() => info!("{signal}: stopping"),
+        () = served.watch(hangup) => unreachable!("it watches until it is dropped"),
+        never = accepting_iser => match never {},
+        result = served.administer(admin) => result?,
     }
-    let cores = Arc::new(cores);
-    let connections_max = connections_max();
-    {
-        let accepting =
-            portals::accept_all(listeners, Arc::clone(&cores), Arc::clone(&node), connections_max);
-        let administering = async {
-            match admin {
-                Some(listener) => admin::serve(listener).await,
-                None => std::future::pending().await,
-            }
-        };
-        notify::ready();
-        tokio::select! {
-            signal = signals.next() => info!("{signal}: stopping"),
-            () = watch::watch(&plan.units, hangup) => unreachable!("it watches until it is dropped"),
-            result = accepting => {
-                result.map_err(|source| StartError::System { what: "portals cannot be served", source })?;
-            }
-            result = administering => {
-                result.map_err(|source| StartError::System { what: "--admin cannot be served", source })?;
-            }
-        }
-    }
+    acceptor.stop();
     let stop = async {
-        shutdown::drain(&node).await;
-        shutdown::flush(&plan.units).await
+        shutdown::drain(node).await;
+        served.flush().await
     };
     tokio::select! {
         flushed = stop => {
@@ -173,44 +253,22 @@ async fn serve(
     }
 }
 
-/// A start that has nothing to serve makes no state directory.
-fn open_saved(directory: &Path, saved: Saved) -> Result<Database, StartError> {
-    if saved == Saved::Required && !Database::is_there(directory) {
-        return Err(nothing_saved(directory));
-    }
-    Database::open(directory)
-}
-
-fn nothing_saved(directory: &Path) -> StartError {
-    let fix = "give --export SPEC, or run lunaport without a command for the quick start";
-    StartError::state(directory, "nothing is saved there", fix)
-}
-
-fn plan_saved(database: &Arc<Database>, common: &Common, saved: Saved) -> Result<Plan, StartError> {
-    let config = match (database.config()?, saved) {
-        (Some(config), _) => config,
-        (None, Saved::QuickStart) => {
-            let config = quick_start::first_config(database.installation_id(entropy)?);
-            // Opened once before it is saved: a disk that cannot be made leaves no configuration that wants it.
-            let plan = plan::from_saved(&config, database.directory(), &memory(database), common)?;
-            database.save_config(&config)?;
-            return Ok(plan);
-        }
-        (None, Saved::Required) => return Err(nothing_saved(database.directory())),
-    };
-    plan::from_saved(&config, database.directory(), &memory(database), common)
-}
-
-/// Where units keep what outlives the program.
-fn memory(database: &Arc<Database>) -> Arc<dyn NonVolatileMemory> {
-    Arc::new(UnitMemory(Arc::clone(database)))
-}
-
 fn listen(portals: &[PortalSpec]) -> Result<Vec<TcpListener>, StartError> {
     Ok(portals
         .iter()
+        .filter(|portal| !portal.over_rdma)
         .map(|portal| tcp_transport::bind(portal.address))
         .collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Bytes of buffers that a data core may have in use; memory is touched only when it is used.
+fn buffers(size: &str) -> Result<usize, StartError> {
+    let problem = |problem| StartError::option("--buffers", size, problem);
+    let bytes = parse_size(size).ok_or_else(|| problem("not a size such as 256M"))?;
+    if bytes < BUFFERS_MIN {
+        return Err(problem("less than 8M"));
+    }
+    usize::try_from(bytes).map_err(|_| problem("more than this machine can address"))
 }
 
 fn parameters(settings: &[String]) -> Result<Parameters, StartError> {
@@ -227,9 +285,11 @@ fn parameters(settings: &[String]) -> Result<Parameters, StartError> {
 }
 
 /// Where `--admin` answers, if that is an address by which others know this machine.
-fn management_url(admin: Option<SocketAddr>) -> Option<String> {
-    let address = admin.filter(|address| !address.ip().is_unspecified())?;
-    Some(format!("http://{address}/healthz"))
+fn management_url(args: &ServeArgs) -> Option<String> {
+    let address = args.admin.filter(|address| !address.ip().is_unspecified())?;
+    let is_plain = args.tls_cert.is_none() && (address.ip().is_loopback() || args.admin_plain);
+    let scheme = if is_plain { "http" } else { "https" };
+    Some(format!("{scheme}://{address}/healthz"))
 }
 
 /// Loopback only; the IPv6 one where the host has it.
@@ -243,7 +303,7 @@ fn default_portals() -> Vec<SocketAddr> {
     portals
 }
 
-fn state_directory(given: Option<PathBuf>) -> PathBuf {
+pub(crate) fn state_directory(given: Option<PathBuf>) -> PathBuf {
     given
         .or_else(|| {
             std::env::var_os("STATE_DIRECTORY")
@@ -267,11 +327,13 @@ fn connections_max() -> usize {
 }
 
 /// Random bytes from the operating system.
-fn entropy(bytes: &mut [u8]) {
+pub(crate) fn entropy(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system has randomness once it is up");
 }
 
-/// Buffers a data core may have in use; memory is touched only when it is used.
-const POOL_BYTES: usize = 256 << 20;
+/// Chunks that the smallest pool holds: fewer would make commands wait for each other all the time.
+const BUFFERS_MIN: u64 = 8 << 20;
+/// Disks that the first lines name.
+const UNITS_NAMED: usize = 32;
 const DESCRIPTORS_KEPT: usize = 128;
 const CONNECTIONS_MAX: usize = 16_384;

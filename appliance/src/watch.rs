@@ -1,10 +1,12 @@
 //! Looking after stores while they are served: those that were grown are served larger, those that were cut are named,
 //! and initiators are warned before space runs out. Now and then by itself, and at once on SIGHUP.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backstores::Measured;
 use futures_util::future::join_all;
+use management::control::Control;
 use tokio::signal::unix::Signal;
 use tokio::sync;
 use tokio::time::timeout;
@@ -33,6 +35,17 @@ pub(crate) async fn watch(units: &[PlannedUnit], mut hangup: Signal) {
         std::future::pending::<()>().await;
     };
     tokio::join!(join_all(looking), listening);
+}
+
+/// The same for units that come and go.
+pub(crate) async fn watch_managed(control: &Arc<Control>, mut hangup: Signal) {
+    loop {
+        control.look_at_units();
+        // The end of the period, or of the signals, is as good a reason.
+        if let Ok(Some(())) = timeout(PERIOD, hangup.recv()).await {
+            info!("SIGHUP: looking at the size of every disk");
+        }
+    }
 }
 
 async fn look(unit: &PlannedUnit) {

@@ -317,6 +317,31 @@ fn it_stops_cleanly_on_either_signal_and_answers_health_until_then() {
     }
 }
 
+/// The address is one for documentation, so no device of any host has it.
+#[test]
+fn an_iser_portal_that_cannot_be_served_is_told_in_one_line_and_tcp_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let portal = free_portal();
+    let options = [
+        "--portal",
+        &portal,
+        "--portal",
+        "iser:192.0.2.1:3260",
+        "--export",
+        "memory:1M",
+    ];
+    let server = Server::start(directory.path(), &options);
+    let line = server.says("iSER");
+    assert!(
+        line.contains("TCP is not affected") || line.contains("iSER portal 192.0.2.1:3260: "),
+        "{line}"
+    );
+    let health = lunaport(directory.path(), &["health", "--portal", &portal])
+        .output()
+        .unwrap();
+    assert!(health.status.success());
+}
+
 #[test]
 fn options_come_from_the_environment_too() {
     let directory = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,6 +74,13 @@ impl BufPool {
         let class = class_of(len);
         let at = self.stock().take(class)?;
         Some(self.buffer(at, len, class))
+    }
+
+    /// Where its memory lies: one mapping, which stays as long as the pool. For whoever has to name it to a device.
+    #[must_use]
+    pub fn addresses(&self) -> Range<usize> {
+        let start = self.region.base.as_ptr().expose_provenance();
+        start..start + self.capacity
     }
 
     /// Occupancy now. Blocks set aside for somebody whose turn has come count as in use.

@@ -180,6 +180,7 @@ fn locked_directory() -> Arc<Directory> {
         portals: Vec::new(),
         discovery_chap: ChapPolicy::Open,
         discovery_parameters: Parameters::default(),
+        ..Directory::default()
     })
 }
 

@@ -111,6 +111,16 @@ impl AccessRule {
 }
 
 impl Access {
+    /// Whether it lets in everyone who reaches the portal.
+    #[must_use]
+    pub fn admits_everyone(&self) -> bool {
+        match self {
+            Self::Everyone => true,
+            Self::Initiators(_) => false,
+            Self::Rules(rules) => rules.contains(&AccessRule::default()),
+        }
+    }
+
     /// The one answer that login and discovery share. `peer` is where the initiator comes from.
     #[must_use]
     pub fn admits(&self, initiator: &IscsiName, peer: IpAddr) -> bool {

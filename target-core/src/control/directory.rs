@@ -60,6 +60,8 @@ pub struct Directory {
     pub targets: BTreeMap<IscsiName, Arc<Target>>,
     /// Portals in the order they were given.
     pub portals: Vec<Portal>,
+    /// Portals that another transport serves, by its name in `LinkInfo`: told to those who came in by that one.
+    pub other_portals: BTreeMap<&'static str, Vec<Portal>>,
     /// Other addresses to tell, for some networks.
     pub advertised: Vec<Advertised>,
     /// CHAP for discovery sessions.
@@ -72,7 +74,8 @@ impl Directory {
     /// The portal group by which a connection to `local` reaches `target`.
     #[must_use]
     pub fn portal_group(&self, target: &Target, local: SocketAddr) -> Tpgt {
-        let fitting = self.portals.iter().filter_map(|portal| {
+        let others = self.other_portals.values().flatten();
+        let fitting = self.portals.iter().chain(others).filter_map(|portal| {
             let how = portal.accepts(local)?;
             target.device.has_port(portal.tpgt).then_some((how, portal.tpgt))
         });

@@ -17,6 +17,8 @@ pub struct Asker<'a> {
     pub initiator: &'a IscsiName,
     /// Our end of the connection it asks over.
     pub local: SocketAddr,
+    /// What carries that connection.
+    pub transport: &'static str,
     /// Where it comes from.
     pub peer: IpAddr,
     /// This machine's addresses, for portals that listen on all of them.
@@ -55,8 +57,9 @@ fn addresses(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<S
     }
     let came_by = plain(asker.local);
     let mut reachable: Vec<SocketAddr> = Vec::new();
-    let portals = directory
-        .portals
+    let others = directory.other_portals.get(asker.transport);
+    let portals = others
+        .unwrap_or(&directory.portals)
         .iter()
         .filter(|portal| target.device.has_port(portal.tpgt));
     for address in portals.flat_map(|portal| expand(portal.address, asker)) {

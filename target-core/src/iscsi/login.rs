@@ -37,9 +37,28 @@ pub struct TransportKeys {
     /// Keys that are negotiated, with the value we want: of numbers the smaller holds, a boolean is Yes when both
     /// want it, of a list the initiator must offer ours.
     pub values: Vec<(&'static str, String)>,
-    /// Keys that each side declares, with our value. The initiator's value comes back in
+    /// Keys that each side declares, with our value, told to an initiator that has declared its own: the most common one
+    /// gives up a login in which it hears a key that it does not know. Its value comes back in
     /// [`SessionParams::transport`].
     pub declared: Vec<(&'static str, String)>,
+    /// Keys that the initiator alone declares. Its value comes back in [`SessionParams::transport`].
+    pub heard: &'static [&'static str],
+    /// The transport has lengths of its own in place of both sides' MaxRecvDataSegmentLength.
+    pub lengths: Option<&'static SegmentLengths>,
+    /// The transport itself protects what it carries and loses nothing: digests are always None, and there is nothing to
+    /// recover (ErrorRecoveryLevel 0).
+    pub reliable: bool,
+}
+
+/// Negotiated keys (of [`TransportKeys::values`]) that say how long a data segment may be.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentLengths {
+    /// For segments that we receive.
+    pub receive: &'static str,
+    /// For segments that we send.
+    pub send: &'static str,
+    /// What holds when the initiator does not speak of them, bytes.
+    pub default: u32,
 }
 
 /// A login in progress.

@@ -39,7 +39,8 @@ pub use connection::Connection;
 pub use discovery::Asker;
 pub use event::{Action, CloseReason, Event, LinkId, Order, PeerMisbehaved, Start};
 pub use login::{
-    Admission, LinkInfo, Login, LoginAnswer, LoginFailure, LoginStep, PendingAdmission, TransportKeys,
+    Admission, LinkInfo, Login, LoginAnswer, LoginFailure, LoginStep, PendingAdmission, SegmentLengths,
+    TransportKeys,
 };
 pub use login_phase::JoiningLogin;
 pub use observed::NodeEvent;

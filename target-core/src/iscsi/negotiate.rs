@@ -33,11 +33,16 @@ pub(super) type Answers = Vec<(String, String)>;
 impl Negotiation {
     /// Nothing said yet: the defaults of §13 hold.
     pub(super) fn new(
-        ours: Parameters,
+        mut ours: Parameters,
         leading: bool,
         transport: TransportKeys,
         session_type: SessionType,
     ) -> Self {
+        if transport.reliable {
+            ours.header_digest = vec![false];
+            ours.data_digest = vec![false];
+            ours.error_recovery_level = 0;
+        }
         Self {
             ours,
             leading,
@@ -94,14 +99,10 @@ impl Negotiation {
             return Answers::new();
         }
         self.params.max_recv_data_segment_len = self.ours.max_recv_data_segment_len;
-        let mut declarations = vec![(
+        vec![(
             MAX_RECV.to_owned(),
             self.ours.max_recv_data_segment_len.to_string(),
-        )];
-        for (key, value) in &self.transport.declared {
-            declarations.push(((*key).to_owned(), value.clone()));
-        }
-        declarations
+        )]
     }
 
     /// The agreed values, if they are within what the administrator insists on.
@@ -119,6 +120,12 @@ impl Negotiation {
         }
         // §13.14: never more than MaxBurstLength, also where a default meets a negotiated value.
         params.first_burst_len = params.first_burst_len.min(params.max_burst_len);
+        if let Some(lengths) = self.transport.lengths {
+            let agreed = |key| in_range(find_agreed(&params.transport, key)?, 512..=0x00ff_ffff);
+            let (receive, send) = (agreed(lengths.receive), agreed(lengths.send));
+            params.max_recv_data_segment_len = receive.unwrap_or(lengths.default);
+            params.max_send_data_segment_len = send.unwrap_or(lengths.default);
+        }
         Ok(params)
     }
 
@@ -270,7 +277,11 @@ impl Negotiation {
 
     /// Keys of the transport; any other key is unknown.
     fn answer_transport(&mut self, key: &str, value: &str) -> Option<String> {
-        if let Some((name, _)) = self.transport.declared.iter().find(|(name, _)| *name == key) {
+        if let Some((name, ours)) = self.transport.declared.iter().find(|(name, _)| *name == key) {
+            self.params.transport.push((name, value.to_owned()));
+            return Some(ours.clone());
+        }
+        if let Some(name) = self.transport.heard.iter().find(|name| **name == key) {
             self.params.transport.push((name, value.to_owned()));
             return None;
         }
@@ -324,6 +335,11 @@ fn check_digest(key: &str, accepted: &[bool], agreed: bool) -> Result<(), Refusa
 pub(super) fn find<'a>(pairs: &'a [KeyValue], key: &str) -> Option<&'a str> {
     let pair = pairs.iter().find(|pair| pair.key == key)?;
     Some(&pair.value)
+}
+
+fn find_agreed<'a>(agreed: &'a [(&'static str, String)], key: &str) -> Option<&'a str> {
+    let (_, value) = agreed.iter().find(|(name, _)| *name == key)?;
+    Some(value)
 }
 
 /// The number, unless it is none or outside.

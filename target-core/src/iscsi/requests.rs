@@ -114,6 +114,7 @@ impl FullFeature {
         let asker = Asker {
             initiator: &self.identity.initiator,
             local: self.links.get(link).info.local,
+            transport: self.links.get(link).info.transport,
             peer: self.links.get(link).info.peer.ip(),
             interfaces: &interfaces,
         };

@@ -51,6 +51,8 @@ SECONDS_PER_STEP=540
 show_logs() {
   echo '--- the last of iscsid'
   [ ! -e /run/iscsid.log ] || grep -avE ' in |nlpayload|thread' /run/iscsid.log | tail -n 25
+  [ ! -e /run/target.log ] || { echo '--- the last of the target'; tail -n 40 /run/target.log; }
+  [ ! -e /run/multipathd.log ] || { echo '--- the last of multipathd'; tail -n 25 /run/multipathd.log; }
   echo '--- the last of the kernel'
   dmesg | tail -n 80
 }
@@ -85,6 +87,42 @@ wait_for() {
 
 # expect WHAT EXPECTED ACTUAL
 expect() { [ "$2" = "$3" ] || fail "$1: expected '$2', found '$3'"; }
+
+# --- target in the guest
+
+# start_target OPTION…: the target, as a process of the guest; ready when its TCP portal is.
+start_target() {
+  /test/lunaport serve --state-dir /run/state "$@" >>/run/target.log 2>&1 4>&- &
+  target_pid=$!
+  echo $target_pid >/run/target.pid
+  wait_for 60 eval 'ss_listens 3260'
+}
+ss_listens() { grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") 00000000:0000 0A " /proc/net/tcp; }
+# end_target SIGNAL
+end_target() {
+  local pid
+  pid=$(cat /run/target.pid)
+  kill "-$1" "$pid"
+  wait_for 60 eval "[ ! -e /proc/$pid ] || grep -q '^State:.Z' /proc/$pid/status"
+}
+# said COUNT TEXT: the target has logged a line with this text at least so many times.
+said() { [ "$(grep -cF -- "$2" /run/target.log)" -ge "$1" ]; }
+
+# soft_roce: a veth pair with soft-RoCE on its first end; the guest talks to itself over it.
+soft_roce() {
+  modprobe -a rdma_rxe rdma_ucm ib_iser veth
+  ip link add veth0 type veth peer name veth1
+  # 4096 bytes of payload in a packet.
+  ip link set veth0 mtu 4200 up
+  ip link set veth1 mtu 4200 up
+  ip address add 10.88.0.1/24 dev veth0
+  rdma link add rxe0 type rxe netdev veth0
+}
+# in_use: queue pairs, completion queues, domains and regions of processes (the kernel's own have no pid).
+in_use() {
+  local kind
+  for kind in qp cq pd mr; do echo "$kind $(rdma resource show $kind | grep -c ' pid ' || true)"; done | paste -sd ' '
+}
 
 # --- initiator
 
@@ -181,4 +219,47 @@ kernel_is_content() {
   local fault='BUG|WARNING|Oops|[Cc]all [Tt]race|blocked for more than|I/O error|EXT4-fs (error|warning)'
   fault+='|XFS .*([Cc]orrupt|error|[Ss]hut)|rejecting I/O|Sense Key : (Hardware|Medium|Aborted)'
   if dmesg | grep -E "$fault"; then fail "the kernel's log: $(dmesg | grep -m1 -E "$fault")"; fi
+}
+
+# --- several initiators in one kernel, and reservations
+
+# login_as NAME TARGET PORTAL: as initiator iqn.2026-11.org.example:NAME; prints the disk.
+login_as() {
+  iscsiadm -m iface -I "$1" -o new
+  iscsiadm -m iface -I "$1" -o update -n iface.initiatorname -v "iqn.2026-11.org.example:$1"
+  iscsiadm -m node -T "$2" -p "$3" -I "$1" -o new
+  iscsiadm -m node -T "$2" -p "$3" -I "$1" --login
+  disk_of "$1"
+}
+
+# disk_of NAME [LUN]: the disk as this initiator sees it.
+disk_of() {
+  wait_for 30 eval "disk_of_now $1 ${2:-0} >/dev/null"
+  disk_of_now "$1" "${2:-0}"
+}
+disk_of_now() {
+  local session block
+  for session in /sys/class/iscsi_session/session*; do
+    [ "$(cat "$session/initiatorname" 2>/dev/null)" = "iqn.2026-11.org.example:$1" ] || continue
+    for block in "$session"/device/target*/*:"$2"/block/*; do
+      [ -b "/dev/${block##*/}" ] || return 1
+      echo "/dev/${block##*/}"
+      return
+    done
+  done
+  return 1
+}
+
+# out NAME OPTION…: PERSISTENT RESERVE OUT. keys: generation and registered keys. holder: key and type. Unit attentions
+# are heard before.
+out() { local name=$1; shift; sg_persist --no-inquiry --out "$@" "$(heard "$name")"; }
+keys() { sg_persist --no-inquiry --in --read-keys "$(heard "$1")" | grep -o '0x[0-9a-f]*' | paste -sd ' '; }
+holder() {
+  sg_persist --no-inquiry --in --read-reservation "$(heard "$1")" | grep -E 'Key|type' | sed 's/^ *//' | paste -sd ' '
+}
+heard() {
+  local disk
+  disk=$(disk_of "$1")
+  for _ in 1 2 3 4; do ! sg_turs "$disk" >&2 || break; done
+  echo "$disk"
 }

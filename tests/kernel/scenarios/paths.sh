@@ -1,4 +1,4 @@
-# Two portals as two paths to one disk: the kernel's ALUA handler and multipath device, and the tools of sg3-utils.
+# Two portals as two paths to one disk: the kernel's ALUA handler, multipathd over udev, and the tools of sg3-utils.
 . /test/lib.sh
 
 target=iqn.2026-11.org.example:paths
@@ -78,30 +78,64 @@ states_change_by_command() {
   wait_for 20 sg_turs "$two"
 }
 
-# The path in use is cut off in the middle of random writes that are read again. The device is made as multipathd makes
-# it, which itself needs udev.
-the_loss_of_a_path_costs_no_io() {
-  local one two writing
+# multipathd finds both paths by itself, as on an installed system: with udev's names, and priorities from the states.
+multipathd_builds_the_map() {
+  cat >/etc/multipath.conf <<'END'
+defaults {
+  find_multipaths no
+  user_friendly_names yes
+  path_grouping_policy group_by_prio
+  detect_prio no
+  prio alua
+  failback immediate
+  no_path_retry queue
+  polling_interval 2
+  max_polling_interval 2
+}
+END
+  systemd-udevd --daemon 4>&-
+  udevadm trigger
+  udevadm settle
+  multipathd -d >>/run/multipathd.log 2>&1 4>&- &
+  wait_for 60 [ -b /dev/mapper/mpatha ]
+  multipath -ll
+  expect 'paths and priorities' "$(priorities 50 10)" "$(paths '%d %p')"
+  expect 'hardware handler and paths' '1 alua 2' "$(multipathd show maps raw format '%h %N' | sed 's/  */ /g; s/ *$//')"
+}
+# paths FORMAT: what multipathd knows of the paths, a line each, in the order of names.
+paths() { multipathd show paths raw format "$1" | sed 's/  */ /g; s/ *$//' | sort; }
+# priorities FIRST SECOND
+priorities() {
+  local one two
   one=$(path "$HOST4") two=$(path "$HOST6")
-  dmsetup create two-paths --table "0 $(blockdev --getsz "$one") multipath 0 1 alua 2 1 \
-    service-time 0 1 1 $one 1 service-time 0 1 1 $two 1"
-  dmsetup mknodes
-  verify /dev/mapper/two-paths 4k $((mib / 2)) 1 &
+  printf '%s\n' "${one##*/} $1" "${two##*/} $2" | sort
+}
+# written DISK: how many sectors the kernel wrote over this path.
+written() { awk '{ print $7 }' "/sys/block/${1##*/}/stat"; }
+
+# The path in use is cut off in the middle of random writes that are read again.
+the_loss_of_a_path_costs_no_io() {
+  local one two writing before
+  one=$(path "$HOST4") two=$(path "$HOST6")
+  verify /dev/mapper/mpatha 4k 8 4
+  expect 'sectors written over the worse path' 0 "$(written "$two")"
+  verify /dev/mapper/mpatha 4k $((mib / 2)) 1 &
   writing=$!
   sleep 2
   ip route add blackhole "$HOST4/32"
-  wait_for 90 eval "dmsetup status two-paths | grep -q ' F '"
+  wait_for 90 eval '[[ $(paths "%d %t") == *"'"${one##*/}"' failed"* ]]'
   wait $writing || fail 'I/O was lost with the path'
-  # The path that is left was asked to be the best one.
-  sg_rtpg --decode "$two"
-  verify /dev/mapper/two-paths 4k 8 2
+  # The kernel asked the path that is left to be the best one, and multipathd sees it.
+  wait_for 60 eval '[[ $(paths "%d %p") == *"'"${two##*/}"' 50"* ]]'
+  before=$(written "$two")
+  verify /dev/mapper/mpatha 4k 8 2
+  expect 'sectors written over the path that is left' $((8 << 11)) $(($(written "$two") - before))
   ip route del blackhole "$HOST4/32"
-  wait_for 90 eval "[ \$(cat /sys/block/${one##*/}/device/state) = running ]"
-  dmsetup message two-paths 0 "reinstate_path $one"
-  dmsetup message two-paths 0 'switch_group 1'
-  verify /dev/mapper/two-paths 4k 8 3
-  dmsetup status two-paths
-  dmsetup remove two-paths
+  wait_for 90 eval '[[ $(paths "%d %t") != *failed* ]]'
+  multipath -ll
+  verify /dev/mapper/mpatha 4k 8 3
+  multipathd del map mpatha
+  multipathd shutdown
 }
 
 end() {
@@ -114,5 +148,6 @@ step 'two portals are two paths with states of their own' start
 step 'both paths are the same disk' both_paths_are_the_same_disk
 step 'sg3-utils prints what the standard says' the_tools_print_what_the_standard_says
 step 'states change by command' states_change_by_command
+step 'multipathd builds the map' multipathd_builds_the_map
 step 'the loss of a path costs no I/O' the_loss_of_a_path_costs_no_io
 step 'logout' end

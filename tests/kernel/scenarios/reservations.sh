@@ -8,47 +8,10 @@ portal=$HOST4:3260
 start() {
   start_initiator iqn.2026-11.org.example:guest
   host start reserved --portal "$portal" --target-name "$target" --export memory:64M
-  for name in one two; do
-    iscsiadm -m iface -I $name -o new
-    iscsiadm -m iface -I $name -o update -n iface.initiatorname -v iqn.2026-11.org.example:$name
-    iscsiadm -m node -T $target -p "$portal" -I $name -o new
-    iscsiadm -m node -T $target -p "$portal" -I $name --login
-  done
-  disk_of one
-  disk_of two
+  login_as one $target "$portal"
+  login_as two $target "$portal"
 }
 
-# disk_of NAME: the disk as this initiator sees it.
-disk_of() {
-  wait_for 30 eval "disk_of_now $1 >/dev/null"
-  disk_of_now "$1"
-}
-disk_of_now() {
-  local session block
-  for session in /sys/class/iscsi_session/session*; do
-    [ "$(cat "$session/initiatorname" 2>/dev/null)" = "iqn.2026-11.org.example:$1" ] || continue
-    for block in "$session"/device/target*/*:0/block/*; do
-      [ -b "/dev/${block##*/}" ] || return 1
-      echo "/dev/${block##*/}"
-      return
-    done
-  done
-  return 1
-}
-
-# out NAME OPTION…: PERSISTENT RESERVE OUT. keys: generation and registered keys. holder: key and type. Unit attentions
-# are heard before.
-out() { local name=$1; shift; sg_persist --no-inquiry --out "$@" "$(heard "$name")"; }
-keys() { sg_persist --no-inquiry --in --read-keys "$(heard "$1")" | grep -o '0x[0-9a-f]*' | paste -sd ' '; }
-holder() {
-  sg_persist --no-inquiry --in --read-reservation "$(heard "$1")" | grep -E 'Key|type' | sed 's/^ *//' | paste -sd ' '
-}
-heard() {
-  local disk
-  disk=$(disk_of "$1")
-  for _ in 1 2 3 4; do ! sg_turs "$disk" >&2 || break; done
-  echo "$disk"
-}
 write() { dd if=/dev/zero of="$(disk_of "$1")" bs=4096 count=1 oflag=direct 2>&1; }
 
 register_and_reserve() {

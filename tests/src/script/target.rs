@@ -308,6 +308,7 @@ impl TargetBuilder {
                 .collect(),
             discovery_chap: ChapPolicy::Open,
             discovery_parameters: self.parameters.clone(),
+            ..Directory::default()
         }
     }
 

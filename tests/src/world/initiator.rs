@@ -116,7 +116,7 @@ fn closed(session: &mut Session, leg: u16) -> bool {
         // The answer was lost, and cannot come again.
         session.closed_unanswered(leg);
     }
-    if !asked {
+    if !asked && !session.terms.breaks {
         let detail = "the target closed a connection that did nothing wrong";
         session.violated(Check::Liveness, detail);
     }
@@ -256,7 +256,7 @@ async fn depart(session: &mut Session) {
             }
         }
     }
-    if !session.logged_out && !session.recovers() {
+    if !session.logged_out && !session.recovers() && !session.terms.breaks {
         let detail = "a connection is closed before its logout is answered";
         session.violated(Check::Liveness, detail);
     }

@@ -85,11 +85,14 @@ impl Leg {
     }
 
     pub(crate) fn send(&mut self, request: &Request, data: Vec<u8>, damaged: bool) {
-        let pdu = Pdu {
-            bhs: request.encode(),
-            data,
+        self.put(Pdu {
             damaged,
-        };
+            ..Pdu::new(request.encode(), data)
+        });
+    }
+
+    /// Sends a PDU with all that belongs to it.
+    pub(crate) fn put(&mut self, pdu: Pdu) {
         if self.wire.strikes() {
             return;
         }

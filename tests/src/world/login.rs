@@ -6,13 +6,16 @@ use std::time::Duration;
 use iscsi_proto::pdu::{LoginRequest, LoginResponse, LoginStage, LoginStatus, Request, Response};
 use iscsi_proto::text::{KeyValue, parse_pairs, push_pair};
 use iscsi_proto::{Cid, Isid, Itt, Sn, Tsih};
+use iser_transport::sim::link;
 use tokio::time::{Instant, timeout_at};
 
+use super::WITNESS;
 use super::ledger::Check;
 use super::leg::{Leg, Wire};
-use super::pipe::{Pdu, pipe};
+use super::pipe::{Pdu, Receiver, Sender, pipe};
 use super::random::Random;
-use super::scene::Scene;
+use super::rdma::{Make, under_session};
+use super::scene::{Accepted, Scene};
 use super::session::Session;
 
 /// What was agreed, lengths in bytes.
@@ -28,22 +31,45 @@ pub(crate) struct Terms {
     pub(crate) first_burst: usize,
     pub(crate) initial_r2t: bool,
     pub(crate) immediate_data: bool,
+    /// Data move by RDMA.
+    pub(crate) rdma: bool,
+    /// The link fails by itself, sooner or later.
+    pub(crate) breaks: bool,
 }
 
 /// Opens a connection and begins a session; `None` when that failed, which is in the ledger then.
 pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> Option<Session> {
     let cmd_sn = Sn(random.next() as u32);
-    let (leg, response, pairs) = open(scene, id, random, (Tsih::NEW, 0), cmd_sn, None).await?;
+    // RDMA loses nothing, so there is nothing to recover.
+    let rdma = (scene.level == 0 && random.percent(40)).then(|| Make::draw(random, id != WITNESS));
+    let whose = (Tsih::NEW, 0);
+    let (leg, response, pairs) = open(scene, id, random, whose, cmd_sn, None, rdma).await?;
+    let breaks = rdma.is_some_and(|make| make.fails_one_in > 0);
+    let rdma = rdma.is_some();
     let terms = Terms {
         tsih: response.tsih,
-        max_connections: number(&pairs, "MaxConnections", 1),
+        // One transport a session.
+        max_connections: if rdma {
+            1
+        } else {
+            number(&pairs, "MaxConnections", 1)
+        },
         max_recv: leg.max_recv,
         level: number(&pairs, "ErrorRecoveryLevel", 0),
-        max_send: number(&pairs, "MaxRecvDataSegmentLength", 8192),
-        max_burst: number(&pairs, "MaxBurstLength", 262_144),
+        max_send: match rdma {
+            true => number(&pairs, "TargetRecvDataSegmentLength", 8192),
+            false => number(&pairs, "MaxRecvDataSegmentLength", 8192),
+        },
+        // RDMA knows neither segments nor bursts of Data-In.
+        max_burst: match rdma {
+            true => usize::MAX,
+            false => number(&pairs, "MaxBurstLength", 262_144),
+        },
         first_burst: number(&pairs, "FirstBurstLength", 65_536),
         initial_r2t: value(&pairs, "InitialR2T") != Some("No"),
         immediate_data: value(&pairs, "ImmediateData") != Some("No"),
+        rdma,
+        breaks,
     };
     scene.settle_lost(id);
     scene.ledger.note(format_args!("i{id} logged in: {terms:?}"));
@@ -56,7 +82,7 @@ pub(crate) async fn join(session: &mut Session, cid: u16, random: &mut Random) -
     let scene = Arc::clone(&session.scene);
     let (tsih, cmd_sn) = (session.terms.tsih, session.cmd_sn);
     let max_recv = session.reassigns().then_some(session.terms.max_recv);
-    let Some((leg, ..)) = open(&scene, session.id, random, (tsih, cid), cmd_sn, max_recv).await else {
+    let Some((leg, ..)) = open(&scene, session.id, random, (tsih, cid), cmd_sn, max_recv, None).await else {
         return false;
     };
     session.note(format_args!("connection {cid} joined"));
@@ -72,14 +98,9 @@ async fn open(
     (tsih, cid): (Tsih, u16),
     cmd_sn: Sn,
     max_recv: Option<usize>,
+    rdma: Option<Make>,
 ) -> Option<(Leg, LoginResponse, Vec<KeyValue>)> {
-    let delay_ms = random.pick(&[0, 1, 5, 30]);
-    let (mut to_target, at_target) = pipe(random.fork(), delay_ms);
-    let (from_target, mut at_initiator) = pipe(random.fork(), delay_ms);
-    scene
-        .accept
-        .send((from_target, at_target))
-        .expect("the world accepts as long as initiators live");
+    let (mut to_target, mut at_initiator) = connect(scene, rdma, random);
     // A session's tasks may move from one of its connections to another.
     let drawn = random.pick(&[512, 4096, 8192, 65_536, 262_144]);
     let max_recv = max_recv.unwrap_or(drawn);
@@ -98,11 +119,11 @@ async fn open(
         cmd_sn,
         exp_stat_sn,
     });
-    to_target.send(Pdu {
-        bhs: request.encode(),
-        data: offer(scene, id, tsih, max_recv, random),
-        damaged: false,
-    });
+    let mut data = offer(scene, id, tsih, max_recv, random);
+    if let Some(make) = rdma {
+        offer_rdma(&mut data, max_recv, make);
+    }
+    to_target.send(Pdu::new(request.encode(), data));
     let deadline = Instant::now() + LOGIN_PATIENCE;
     let refuse = |check, detail: String| {
         scene.ledger.violated(check, format!("initiator {id}: {detail}"));
@@ -124,8 +145,37 @@ async fn open(
     let window = (response.exp_cmd_sn, response.max_cmd_sn);
     let ends = (to_target, at_initiator);
     let wire = Wire::new(random.fork(), scene.mischief);
+    let max_recv = if rdma.is_some() { usize::MAX } else { max_recv };
     let leg = Leg::new(cid, ends, wire, max_recv, exp_stat_sn.next(), window);
     Some((leg, response, pairs))
+}
+
+/// Opens a connection over either transport. Returns the session's ends.
+fn connect(scene: &Scene, rdma: Option<Make>, random: &mut Random) -> (Sender, Receiver) {
+    let accept = |accepted| {
+        let sent = scene.accept.send(accepted);
+        sent.expect("the world accepts as long as initiators live");
+    };
+    let Some(make) = rdma else {
+        let delay_ms = random.pick(&[0, 1, 5, 30]);
+        let (to_target, at_target) = pipe(random.fork(), delay_ms);
+        let (from_target, at_initiator) = pipe(random.fork(), delay_ms);
+        accept(Accepted::Plain(from_target, at_target));
+        return (to_target, at_initiator);
+    };
+    let (target, initiator) = link(random.next(), make.weather);
+    accept(Accepted::Rdma(target, make.private_data));
+    under_session(initiator, make, random)
+}
+
+fn offer_rdma(text: &mut Vec<u8>, max_recv: usize, make: Make) {
+    push_pair(text, "RDMAExtensions", "Yes");
+    push_pair(text, "InitiatorRecvDataSegmentLength", &max_recv.to_string());
+    push_pair(text, "TargetRecvDataSegmentLength", "8192");
+    if let Some(only) = make.solicited_only {
+        let only = if only { "Yes" } else { "No" };
+        push_pair(text, "TaggedBufferForSolicitedDataOnly", only);
+    }
 }
 
 /// The keys of a login; those that concern the whole session only where it begins.

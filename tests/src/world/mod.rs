@@ -23,6 +23,7 @@ mod patience;
 mod pipe;
 mod plan;
 mod random;
+mod rdma;
 mod reassign;
 mod recovery;
 mod scene;
@@ -37,8 +38,10 @@ use std::time::Duration;
 
 use backstores::{BlockStore, BufPool, FaultStore, StoreOptions, StoreSource};
 use iscsi_proto::{IscsiName, Tpgt};
+use iser_transport::{IserMover, IserSetup, transport_keys};
 use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal, Target};
-use target_core::iscsi::{LinkInfo, Node, TransportKeys};
+use target_core::datamover::DataMover;
+use target_core::iscsi::{CloseReason, LinkInfo, Node, TransportKeys};
 use target_core::scsi::{DeviceType, LogicalUnit, TargetDevice, UnitConfig};
 use target_core::serve::serve;
 use tokio::sync::mpsc;
@@ -193,17 +196,23 @@ async fn accept_all(
     mut accepted: mpsc::UnboundedReceiver<Accepted>,
     serving: Arc<AtomicUsize>,
 ) {
-    while let Some((sender, receiver)) = accepted.recv().await {
-        let mover = SimMover::new(sender, receiver, Arc::clone(&scene.pool));
+    while let Some(accepted) = accepted.recv().await {
         let (scene, serving) = (Arc::clone(&scene), Arc::clone(&serving));
         serving.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
-            let (node, pool) = (Arc::clone(&scene.node), Arc::clone(&scene.pool));
-            let reason = match defect {
-                None => serve(mover, link(), node, pool).await,
-                Some(defect) => {
-                    let spoiled = SpoiledMover::new(mover, Arc::clone(&scene), defect);
-                    serve(spoiled, link(), node, pool).await
+            let reason = match accepted {
+                Accepted::Plain(sender, receiver) => {
+                    let mover = SimMover::new(sender, receiver, Arc::clone(&scene.pool));
+                    connection(&scene, mover, defect, TransportKeys::default()).await
+                }
+                Accepted::Rdma(link, private_data) => {
+                    let setup = IserSetup {
+                        pool: Arc::clone(&scene.pool),
+                        messages: Arc::clone(&scene.messages),
+                        peer: Some(private_data),
+                    };
+                    let mover = IserMover::new(link, setup).expect("memory for a login is there");
+                    connection(&scene, mover, defect, transport_keys()).await
                 }
             };
             scene
@@ -211,6 +220,22 @@ async fn accept_all(
                 .note(format_args!("a connection was closed: {reason}"));
             serving.fetch_sub(1, Ordering::Relaxed);
         });
+    }
+}
+
+async fn connection(
+    scene: &Arc<Scene>,
+    mover: impl DataMover,
+    defect: Option<Defect>,
+    keys: TransportKeys,
+) -> CloseReason {
+    let (node, pool) = (Arc::clone(&scene.node), Arc::clone(&scene.pool));
+    match defect {
+        None => serve(mover, link(keys), node, pool).await,
+        Some(defect) => {
+            let spoiled = SpoiledMover::new(mover, Arc::clone(scene), defect);
+            serve(spoiled, link(keys), node, pool).await
+        }
     }
 }
 
@@ -230,7 +255,7 @@ async fn at_rest(scene: &Scene, serving: &AtomicUsize) {
         (sessions, connections, commands) == (0, 0, 0),
         || format!("{sessions} sessions, {connections} connections, {commands} commands are left"),
     );
-    let in_use = scene.pool.stats().in_use;
+    let in_use = scene.pool.stats().in_use + scene.messages.stats().in_use;
     scene.ledger.check(Check::PoolFull, in_use == 0, || {
         format!("{in_use} bytes did not come back")
     });
@@ -295,12 +320,12 @@ fn directory(name: &IscsiName, parameters: Parameters, device: Arc<TargetDevice>
     }
 }
 
-fn link() -> LinkInfo {
+fn link(keys: TransportKeys) -> LinkInfo {
     LinkInfo {
         local: "192.0.2.1:3260".parse().expect("an address"),
         peer: "192.0.2.9:40000".parse().expect("an address"),
         transport: "simulated",
-        keys: TransportKeys::default(),
+        keys,
     }
 }
 

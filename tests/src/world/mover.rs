@@ -59,22 +59,14 @@ impl SimMover {
     }
 
     fn push(&mut self, pdu: &Response, data: Vec<u8>) {
-        let pdu = Pdu {
-            bhs: pdu.encode(),
-            data,
-            damaged: false,
-        };
+        let pdu = Pdu::new(pdu.encode(), data);
         self.queue.push_back(Queued { pdu, holds: None });
     }
 
     fn send_segments(&mut self, segments: Vec<Segment>, share: Option<OwnedSemaphorePermit>) {
         let holds = Some(Arc::new((None, share)));
         for Segment { header, data } in segments {
-            let pdu = Pdu {
-                bhs: Response::DataIn(header).encode(),
-                data: data.to_vec(),
-                damaged: false,
-            };
+            let pdu = Pdu::new(Response::DataIn(header).encode(), data.to_vec());
             let holds = holds.clone();
             self.queue.push_back(Queued { pdu, holds });
         }
@@ -99,7 +91,9 @@ impl SimMover {
     }
 
     fn arrived(&mut self, pdu: Pdu) {
-        let Pdu { bhs, data, damaged } = pdu;
+        let Pdu {
+            bhs, data, damaged, ..
+        } = pdu;
         match Request::decode(&bhs) {
             Err(error) => self.notices.push_back(Notify::Malformed { bhs, error }),
             Ok(Request::DataOut(pdu)) => {
@@ -202,11 +196,7 @@ impl DataMover for SimMover {
                 offset: put.offset.wrapping_add(at as u32),
             };
             *data_sn += 1;
-            let pdu = Pdu {
-                bhs: Response::DataIn(header).encode(),
-                data: buf[at..at + len].to_vec(),
-                damaged: false,
-            };
+            let pdu = Pdu::new(Response::DataIn(header).encode(), buf[at..at + len].to_vec());
             let holds = Some(Arc::clone(&holds));
             self.queue.push_back(Queued { pdu, holds });
             at += len;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use iscsi_proto::BHS_LEN;
+use iser_transport::Opened;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::random::Random;
@@ -20,6 +21,20 @@ pub(crate) struct Pdu {
     pub(crate) data: Vec<u8>,
     /// The data digest does not match when it arrives.
     pub(crate) damaged: bool,
+    /// Beside the wire: the memory that an RDMA initiator opens for a command.
+    pub(crate) opened: Option<Opened>,
+}
+
+impl Pdu {
+    /// A sound one.
+    pub(crate) fn new(bhs: [u8; BHS_LEN], data: Vec<u8>) -> Self {
+        Self {
+            bhs,
+            data,
+            damaged: false,
+            opened: None,
+        }
+    }
 }
 
 /// The end that sends. Dropping it ends the stream behind what is on its way.

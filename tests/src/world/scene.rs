@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use backstores::{BufPool, FaultStore};
 use iscsi_proto::IscsiName;
+use iser_transport::CmHeader;
+use iser_transport::sim::SimQueuePair;
 use target_core::iscsi::Node;
 use tokio::sync::mpsc;
 
@@ -13,8 +15,14 @@ use super::ledger::Ledger;
 use super::model::{ChangeId, Model};
 use super::pipe::{Receiver, Sender};
 
-/// A connection that an initiator opened: the target's ends of its pipes.
-pub(crate) type Accepted = (Sender, Receiver);
+/// A connection that an initiator opened: the target's end.
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    /// Two pipes.
+    Plain(Sender, Receiver),
+    /// An RDMA link, and what the initiator said when it was made.
+    Rdma(SimQueuePair, CmHeader),
+}
 
 /// The stage.
 #[derive(Debug)]
@@ -22,6 +30,8 @@ pub(crate) struct Scene {
     pub(crate) ledger: Ledger,
     pub(crate) node: Arc<Node>,
     pub(crate) pool: Arc<BufPool>,
+    /// Memory of messages.
+    pub(crate) messages: Arc<BufPool>,
     pub(crate) target: IscsiName,
     /// Of every logical unit.
     pub(crate) stores: Vec<Arc<FaultStore>>,
@@ -65,6 +75,7 @@ impl Scene {
             ledger,
             node,
             pool,
+            messages: BufPool::new(64 << 20),
             target,
             models: stores.iter().map(|_| Mutex::default()).collect(),
             stores,

@@ -10,6 +10,7 @@ use iscsi_proto::pdu::{
     DataOut, Function, LogoutReason, LogoutRequest, NopOut, Request, ScsiCommand, TaskManagementRequest,
 };
 use iscsi_proto::{Cid, Itt, Lun, Sn, Ttt};
+use iser_transport::Opened;
 use tokio::time::Instant;
 
 use super::ledger::Check;
@@ -257,7 +258,12 @@ impl Session {
             }
         }
         task.first = (immediate, unsolicited);
-        task.asked_to = immediate + unsolicited;
+        // Whatever else is fetched by RDMA, nobody here sees it.
+        task.asked_to = if self.terms.rdma {
+            data.len()
+        } else {
+            immediate + unsolicited
+        };
         self.note(format_args!(
             "-> {itt:#x} on {leg} cmdsn {} lun {unit} {:?} announced {} immediate {immediate}",
             cmd_sn.0, task.command.kind, task.command.announced
@@ -279,7 +285,7 @@ impl Session {
         };
         task.said_at = Instant::now();
         let (immediate, unsolicited) = task.first;
-        let damaged = damaged && immediate > 0;
+        let damaged = damaged && immediate > 0 && !self.terms.rdma;
         task.damaged |= damaged;
         let (leg, unit) = (task.leg, task.unit);
         let mut pdu = ScsiCommand {
@@ -297,8 +303,19 @@ impl Session {
             cdb: task.command.cdb,
         };
         let first = task.command.data_out[..immediate].to_vec();
+        let opened = self.terms.rdma.then(|| Opened {
+            room: if pdu.read { task.command.announced } else { 0 },
+            data_out: task.command.data_out.clone(),
+            unasked: immediate + unsolicited,
+        });
         pdu.exp_stat_sn = self.exp_stat_sn(leg);
-        self.send(leg, &Request::ScsiCommand(pdu), first, damaged);
+        if let Some(leg) = self.leg(leg) {
+            leg.put(Pdu {
+                damaged,
+                opened,
+                ..Pdu::new(Request::ScsiCommand(pdu).encode(), first)
+            });
+        }
         if unsolicited > 0 {
             self.data_out(itt, Ttt::RESERVED, immediate, immediate + unsolicited);
         }
@@ -309,7 +326,7 @@ impl Session {
         let (mut at, mut data_sn) = (from, 0);
         while at < to {
             let len = (to - at).min(self.terms.max_send);
-            let damaged = self.random.below(400) == 0;
+            let damaged = self.random.below(400) == 0 && !self.terms.rdma;
             let Some(task) = self.tasks.get_mut(&itt) else {
                 return;
             };

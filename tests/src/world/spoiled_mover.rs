@@ -15,13 +15,12 @@ use target_core::iscsi::SessionParams;
 use target_core::replay::SentTask;
 
 use super::defects::Defect;
-use super::mover::SimMover;
 use super::scene::Scene;
 
 /// The mover around a sound one.
 #[derive(Debug)]
-pub(crate) struct SpoiledMover {
-    inner: SimMover,
+pub(crate) struct SpoiledMover<M> {
+    inner: M,
     scene: Arc<Scene>,
     defect: Defect,
     /// Chances to do harm so far; every few of them is taken.
@@ -50,8 +49,8 @@ enum Submission {
     Enable(SessionParams),
 }
 
-impl SpoiledMover {
-    pub(crate) fn new(inner: SimMover, scene: Arc<Scene>, defect: Defect) -> Self {
+impl<M: DataMover> SpoiledMover<M> {
+    pub(crate) fn new(inner: M, scene: Arc<Scene>, defect: Defect) -> Self {
         Self {
             inner,
             scene,
@@ -205,7 +204,7 @@ impl SpoiledMover {
     }
 }
 
-impl DataMover for SpoiledMover {
+impl<M: DataMover> DataMover for SpoiledMover<M> {
     fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed> {
         self.inner.move_to(pool)
     }

@@ -58,6 +58,7 @@ fn ask(directory: &Directory, local: &str, session: Option<&str>, key: &str, val
         initiator: &initiator,
         peer: "192.0.2.77".parse().unwrap(),
         local: local.parse::<SocketAddr>().unwrap(),
+        transport: "tcp",
         interfaces: &interfaces,
     };
     let session: Option<IscsiName> = session.map(|name| name.parse().unwrap());
@@ -212,12 +213,44 @@ fn keys_of_the_login_are_rejected_later() {
 }
 
 #[test]
+fn who_comes_by_another_transport_is_told_its_portals() {
+    let portal = Portal {
+        address: "192.0.2.1:3261".parse().unwrap(),
+        tpgt: Tpgt(1),
+    };
+    let directory = Directory {
+        other_portals: [("other", vec![portal])].into(),
+        ..directory(&["192.0.2.1:3260"])
+    };
+    let initiator = INITIATOR.parse().unwrap();
+    for (transport, address) in [("tcp", "192.0.2.1:3260,1"), ("other", "192.0.2.1:3261,1")] {
+        let asker = Asker {
+            initiator: &initiator,
+            peer: "192.0.2.77".parse().unwrap(),
+            local: "192.0.2.1:3260".parse().unwrap(),
+            transport,
+            interfaces: &[],
+        };
+        let outcome = answer_text(
+            format!("SendTargets={DISK}\0").as_bytes(),
+            &directory,
+            None,
+            &asker,
+        );
+        let text = outcome.unwrap().text;
+        let pairs = parse_pairs(&text).unwrap();
+        assert_eq!(pairs[1].value, address);
+    }
+}
+
+#[test]
 fn max_recv_data_segment_length_may_change() {
     let initiator = INITIATOR.parse().unwrap();
     let asker = Asker {
         initiator: &initiator,
         peer: "192.0.2.77".parse().unwrap(),
         local: "192.0.2.1:3260".parse().unwrap(),
+        transport: "tcp",
         interfaces: &[],
     };
     let outcome = answer_text(

@@ -157,6 +157,7 @@ fn transport_keys_are_negotiated_as_data() {
             ("InitiatorRecvDataSegmentLength", "8192".to_owned()),
         ],
         declared: vec![("MaxOutstandingUnexpectedPDUs", "4".to_owned())],
+        ..TransportKeys::default()
     };
     let pairs = [
         NAMES,
@@ -188,6 +189,63 @@ fn transport_keys_are_negotiated_as_data() {
             ("MaxOutstandingUnexpectedPDUs", "6".to_owned()),
         ]
     );
+}
+
+#[test]
+fn a_transport_with_lengths_of_its_own_overrides_the_usual_ones() {
+    let mut link = link();
+    link.keys = TransportKeys {
+        values: vec![
+            ("InitiatorRecvDataSegmentLength", "8192".to_owned()),
+            ("TargetRecvDataSegmentLength", "15360".to_owned()),
+        ],
+        heard: &["TaggedBufferForSolicitedDataOnly"],
+        lengths: Some(&SegmentLengths {
+            receive: "TargetRecvDataSegmentLength",
+            send: "InitiatorRecvDataSegmentLength",
+            default: 8192,
+        }),
+        ..TransportKeys::default()
+    };
+    let pairs = [
+        NAMES,
+        &[
+            ("MaxRecvDataSegmentLength", "262144"),
+            ("InitiatorRecvDataSegmentLength", "512"),
+            ("TaggedBufferForSolicitedDataOnly", "Yes"),
+        ],
+    ]
+    .concat();
+    let (admission, answer) = Script::over(link, directory(target()))
+        .go(LoginStage::Operational, LoginStage::FullFeature, &pairs)
+        .admitted();
+    assert_eq!(admission.params.max_send_data_segment_len, 512);
+    assert_eq!(
+        admission.params.max_recv_data_segment_len, 8192,
+        "nobody spoke of it"
+    );
+    let heard = ("TaggedBufferForSolicitedDataOnly", "Yes".to_owned());
+    assert!(admission.params.transport.contains(&heard));
+    assert!(!said(&answer).iter().any(|pair| pair.starts_with("Tagged")));
+}
+
+#[test]
+fn a_reliable_transport_agrees_on_no_digests_whatever_the_target_insists_on() {
+    let mut link = link();
+    link.keys.reliable = true;
+    let mut target = target();
+    target.parameters.header_digest = vec![true];
+    let pairs = [
+        NAMES,
+        &[("HeaderDigest", "CRC32C,None"), ("DataDigest", "CRC32C")],
+    ]
+    .concat();
+    let (admission, answer) = Script::over(link, directory(target))
+        .go(LoginStage::Operational, LoginStage::FullFeature, &pairs)
+        .admitted();
+    assert!(!admission.params.header_digest && !admission.params.data_digest);
+    assert!(said(&answer).contains(&"HeaderDigest=None".to_owned()));
+    assert!(said(&answer).contains(&"DataDigest=Reject".to_owned()));
 }
 
 #[test]

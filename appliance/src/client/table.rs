@@ -1,0 +1,119 @@
+//! JSON as people like to read it: lists as tables, objects as lines.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// A list of objects is a table with the union of their plain fields; an object is a line a field.
+pub(super) fn format(value: &Value) -> String {
+    match value {
+        Value::Array(rows) if rows.is_empty() => "none".to_owned(),
+        Value::Array(rows) => table(rows),
+        Value::Object(fields) => {
+            let width = fields.keys().map(String::len).max().unwrap_or(0);
+            let line = |(key, value): (&String, &Value)| match value {
+                Value::Array(rows) if rows.first().is_some_and(Value::is_object) => {
+                    format!("\n{key}\n{}", table(rows))
+                }
+                value => format!("{key:width$}  {}", cell(value)),
+            };
+            fields.iter().map(line).collect::<Vec<_>>().join("\n")
+        }
+        Value::Null => "done".to_owned(),
+        plain => cell(plain),
+    }
+}
+
+fn table(rows: &[Value]) -> String {
+    let mut columns: Vec<&str> = Vec::new();
+    for key in rows
+        .iter()
+        .filter_map(Value::as_object)
+        .flat_map(|row| row.keys())
+    {
+        if !columns.contains(&key.as_str()) && !LONG.contains(&key.as_str()) {
+            columns.push(key);
+        }
+    }
+    columns.sort_by_key(|column| {
+        FIRST
+            .iter()
+            .position(|first| first == column)
+            .unwrap_or(FIRST.len())
+    });
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            columns
+                .iter()
+                .map(|column| row.get(column).map(cell).unwrap_or_default())
+                .collect()
+        })
+        .collect();
+    let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
+    let heading: Vec<String> = columns.iter().map(|column| column.to_uppercase()).collect();
+    for row in std::iter::once(&heading).chain(&cells) {
+        for (place, text) in row.iter().enumerate() {
+            let width = widths.entry(place).or_default();
+            *width = (*width).max(text.chars().count());
+        }
+    }
+    let line = |row: &Vec<String>| {
+        let padded = row
+            .iter()
+            .enumerate()
+            .map(|(place, text)| format!("{text:width$}", width = widths[&place]));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    std::iter::once(&heading)
+        .chain(&cells)
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        // What comes from initiators must not move the cursor.
+        Value::String(text) => text.chars().filter(|letter| !letter.is_control()).collect(),
+        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(","),
+        Value::Object(fields) => {
+            let pairs = fields.iter().map(|(key, value)| format!("{key}={}", cell(value)));
+            pairs.collect::<Vec<_>>().join(",")
+        }
+        plain => plain.to_string(),
+    }
+}
+
+/// Columns that come first.
+const FIRST: &[&str] = &[
+    "id",
+    "name",
+    "target",
+    "lun",
+    "tsih",
+    "action",
+    "path",
+    "initiator",
+    "unit",
+];
+/// Fields that are too long for a column; --json has them.
+const LONG: &[&str] = &["negotiated", "before", "after", "isid", "local"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn lists_are_tables_and_objects_lines() {
+        let rows = json!([{"lun": 0, "unit": "one", "target": "t"}, {"lun": 10, "target": "t", "unit": "b\u{1b}[2J"}]);
+        assert_eq!(
+            format(&rows),
+            "TARGET  LUN  UNIT\nt       0    one\nt       10   b[2J"
+        );
+        assert_eq!(format(&json!([])), "none");
+        assert_eq!(format(&json!({"a": 1, "long": [1, 2]})), "a     1\nlong  1,2");
+    }
+}

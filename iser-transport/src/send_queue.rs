@@ -1,0 +1,214 @@
+//! What waits for a place in the send queue of the queue pair, what is under way, and what its end means. Pure.
+//!
+//! Sends and writes keep their order: a response never overtakes its data. Reads have a queue of their own, so that one
+//! more than the peer serves at once does not hold up everything behind it.
+
+use std::collections::{HashMap, VecDeque};
+
+use backstores::IoBuf;
+use iscsi_proto::Itt;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::fabric::{Capabilities, Completion, QueuePair, Remote, Work, WorkId};
+
+/// The queue.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    /// Bounded by the bytes in flight that `serve` allows, and by one response for each command of the window.
+    waiting: VecDeque<(Work, Flight)>,
+    /// At most one a task.
+    reads: VecDeque<(Work, Flight)>,
+    flights: HashMap<WorkId, Flight>,
+    next_id: u64,
+    /// Places for sends and writes; the rest of the queue is for reads.
+    places: usize,
+    reads_max: usize,
+    out_in_flight: usize,
+    reads_in_flight: usize,
+    queued_bytes: usize,
+    sent_bytes: u64,
+}
+
+/// What a work request is for.
+#[derive(Debug)]
+struct Flight {
+    kind: Kind,
+    len: usize,
+    /// Somebody waits for the end of it.
+    released: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Send,
+    Write {
+        itt: Itt,
+        /// Share of the bytes in flight; given back with the buffer.
+        _budget: Option<OwnedSemaphorePermit>,
+    },
+    Read {
+        itt: Itt,
+    },
+}
+
+/// What the end of a work request means.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Data-Out are here.
+    Filled(Itt, IoBuf),
+    /// It failed, and with it the connection.
+    Failed(String),
+    /// Nothing moves for this task any more.
+    Released(Itt),
+    /// Nothing to tell.
+    Sent,
+}
+
+impl SendQueue {
+    pub(crate) fn new(capabilities: Capabilities) -> Self {
+        let reads_max = capabilities.reads_max.max(1);
+        Self {
+            waiting: VecDeque::new(),
+            reads: VecDeque::new(),
+            flights: HashMap::new(),
+            next_id: 0,
+            places: capabilities.send_depth.saturating_sub(reads_max).max(1),
+            reads_max,
+            out_in_flight: 0,
+            reads_in_flight: 0,
+            queued_bytes: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    /// The peer serves fewer reads at once than its connection request said.
+    pub(crate) fn limit_reads(&mut self, reads_max: usize) {
+        self.reads_max = self.reads_max.min(reads_max.max(1));
+    }
+
+    pub(crate) fn push_send(&mut self, buf: IoBuf, invalidate: Option<u32>) {
+        let len = buf.len();
+        self.push_out(Work::Send { buf, invalidate }, Kind::Send, len);
+    }
+
+    pub(crate) fn push_write(
+        &mut self,
+        itt: Itt,
+        buf: IoBuf,
+        to: Remote,
+        budget: Option<OwnedSemaphorePermit>,
+    ) {
+        let len = buf.len();
+        let kind = Kind::Write { itt, _budget: budget };
+        self.push_out(Work::Write { buf, to }, kind, len);
+    }
+
+    pub(crate) fn push_read(&mut self, itt: Itt, buf: IoBuf, at: usize, from: Remote) {
+        let flight = Flight {
+            kind: Kind::Read { itt },
+            len: 0,
+            released: false,
+        };
+        self.reads.push_back((Work::Read { buf, at, from }, flight));
+    }
+
+    fn push_out(&mut self, work: Work, kind: Kind, len: usize) {
+        let flight = Flight {
+            kind,
+            len,
+            released: false,
+        };
+        self.queued_bytes += len;
+        self.waiting.push_back((work, flight));
+    }
+
+    /// Hands over whatever there is room for.
+    pub(crate) fn post(&mut self, qp: &mut impl QueuePair) {
+        while self.out_in_flight < self.places
+            && let Some((work, flight)) = self.waiting.pop_front()
+        {
+            self.out_in_flight += 1;
+            self.fly(qp, work, flight);
+        }
+        while self.reads_in_flight < self.reads_max
+            && let Some((work, flight)) = self.reads.pop_front()
+        {
+            self.reads_in_flight += 1;
+            self.fly(qp, work, flight);
+        }
+    }
+
+    fn fly(&mut self, qp: &mut impl QueuePair, work: Work, flight: Flight) {
+        let id = WorkId(self.next_id);
+        self.next_id += 1;
+        self.flights.insert(id, flight);
+        qp.post(id, work);
+    }
+
+    /// Work has ended, well or not.
+    pub(crate) fn ended(&mut self, completion: Completion) -> Ended {
+        let Completion { id, buf, result } = completion;
+        let Some(flight) = self.flights.remove(&id) else {
+            return Ended::Sent;
+        };
+        self.queued_bytes -= flight.len;
+        match flight.kind {
+            Kind::Read { .. } => self.reads_in_flight -= 1,
+            Kind::Send | Kind::Write { .. } => self.out_in_flight -= 1,
+        }
+        if let Err(error) = result {
+            return Ended::Failed(error);
+        }
+        self.sent_bytes += flight.len as u64;
+        match (flight.itt(), flight.released) {
+            (Some(itt), true) if !self.moves_for(itt) => Ended::Released(itt),
+            (Some(itt), false) if matches!(flight.kind, Kind::Read { .. }) => Ended::Filled(itt, buf),
+            _ => Ended::Sent,
+        }
+    }
+
+    /// Drops what waits for a task. Returns whether nothing of it is under way either; otherwise the end of the last
+    /// piece is [`Ended::Released`].
+    pub(crate) fn release(&mut self, itt: Itt) -> bool {
+        for queue in [&mut self.waiting, &mut self.reads] {
+            queue.retain(|(_, flight)| {
+                let goes = flight.itt() == Some(itt);
+                if goes {
+                    self.queued_bytes -= flight.len;
+                }
+                !goes
+            });
+        }
+        for flight in self
+            .flights
+            .values_mut()
+            .filter(|flight| flight.itt() == Some(itt))
+        {
+            flight.released = true;
+        }
+        !self.moves_for(itt)
+    }
+
+    fn moves_for(&self, itt: Itt) -> bool {
+        self.flights
+            .values()
+            .any(|flight| flight.released && flight.itt() == Some(itt))
+    }
+
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+}
+
+impl Flight {
+    fn itt(&self) -> Option<Itt> {
+        match self.kind {
+            Kind::Send => None,
+            Kind::Read { itt } | Kind::Write { itt, .. } => Some(itt),
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! [`VerbsQueuePair`]: one accepted connection over a device.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use backstores::IoBuf;
+use rdma_sys::{
+    ibv_mr, ibv_post_recv, ibv_post_send, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_type, ibv_recv_wr,
+    ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wc, ibv_wc_status, ibv_wr_opcode, rdma_cm_event_type,
+    rdma_conn_param,
+};
+use tracing::debug;
+
+use super::cm::{CmId, ConnectRequest, EventChannel};
+use super::completions::{Batch, Completions};
+use super::device::{Device, Devices};
+use super::ffi::{check, check_code};
+use crate::fabric::{Capabilities, Completion, LinkEvent, LinkLost, QueuePair, Work, WorkId};
+
+/// One end of a connection. Its memory is the device's until the queue pair is destroyed, which dropping does first.
+#[derive(Debug)]
+pub struct VerbsQueuePair {
+    /// What the device may still touch; read after the queue pair is destroyed, by dropping it.
+    sends: HashMap<u64, Posted>,
+    receives: HashMap<u64, Posted>,
+    next_receive: u64,
+    batch: Batch,
+    events: VecDeque<LinkEvent>,
+    lost: bool,
+    capabilities: Capabilities,
+    /// In the order in which they have to go. The identifier keeps the context open for those before it.
+    completions: Completions,
+    device: Arc<Device>,
+    id: CmId,
+    channel: EventChannel,
+    devices: Arc<Devices>,
+}
+
+/// How much work a queue pair takes at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Depths {
+    /// Sends, writes and reads.
+    pub send: usize,
+    /// Receives.
+    pub receive: usize,
+}
+
+/// Memory that the device has.
+#[derive(Debug)]
+struct Posted {
+    buf: IoBuf,
+    /// Its own registration, if it lies outside the regions.
+    own: Option<*mut ibv_mr>,
+}
+
+// SAFETY: a queue pair of libibverbs may be used from any thread; this one is by one at a time.
+unsafe impl Send for VerbsQueuePair {}
+// SAFETY: nothing is reached through a shared reference.
+unsafe impl Sync for VerbsQueuePair {}
+
+impl ConnectRequest {
+    /// A queue pair for this connection, in the runtime of this thread. Receives may be posted; then
+    /// [`VerbsQueuePair::accept`] answers the peer.
+    pub fn queue_pair(self, depths: Depths) -> io::Result<VerbsQueuePair> {
+        // SAFETY: the identifier is ours; a request came through a device.
+        let context = unsafe { (*self.id().raw()).verbs };
+        let device = self.devices.device(context, self.local())?;
+        let limits = device.limits();
+        let send_depth = depths.send.min(limits.queue_depth);
+        let receive_depth = depths.receive.min(limits.queue_depth);
+        let completions = Completions::new(&device, (send_depth + receive_depth).min(limits.completions))?;
+        let channel = EventChannel::new(self.devices.library())?;
+        self.id().migrate(channel.channel())?;
+        let mut attributes = ibv_qp_init_attr {
+            qp_context: std::ptr::null_mut(),
+            send_cq: completions.raw(),
+            recv_cq: completions.raw(),
+            srq: std::ptr::null_mut(),
+            cap: ibv_qp_cap {
+                max_send_wr: narrow(send_depth),
+                max_recv_wr: narrow(receive_depth),
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            qp_type: ibv_qp_type::IBV_QPT_RC,
+            sq_sig_all: 1,
+        };
+        // SAFETY: identifier, domain and completion queue belong to one context and are open.
+        check(unsafe {
+            (self.devices.library().rdma_create_qp)(self.id().raw(), device.pd(), &raw mut attributes)
+        })?;
+        let (id, devices, reads_max) = self.into_parts();
+        Ok(VerbsQueuePair {
+            sends: HashMap::new(),
+            receives: HashMap::new(),
+            next_receive: 0,
+            batch: Batch::default(),
+            events: VecDeque::new(),
+            lost: false,
+            capabilities: Capabilities {
+                send_depth,
+                receive_depth,
+                reads_max: usize::from(reads_max.min(limits.reads_out)),
+                can_invalidate: limits.can_invalidate,
+            },
+            id,
+            completions,
+            channel,
+            device,
+            devices,
+        })
+    }
+}
+
+impl VerbsQueuePair {
+    /// Accepts the connection, with a few bytes for the peer. Messages may come from now on.
+    pub fn accept(&mut self, private_data: &[u8]) -> io::Result<()> {
+        // SAFETY: zeroes are a valid value of this plain structure.
+        let mut param: rdma_conn_param = unsafe { std::mem::zeroed() };
+        param.private_data = private_data.as_ptr().cast();
+        param.private_data_len = u8::try_from(private_data.len()).expect("a few bytes");
+        param.initiator_depth = u8::try_from(self.capabilities.reads_max).unwrap_or(u8::MAX);
+        param.retry_count = RETRIES;
+        param.rnr_retry_count = RETRIES;
+        // SAFETY: the identifier has a queue pair; the parameters are copied.
+        check(unsafe { (self.device.library().rdma_accept)(self.id.raw(), &raw mut param) })
+    }
+
+    /// The device that carries it.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The key of a buffer; memory outside the regions is registered for this once.
+    fn key(&self, buf: &IoBuf) -> io::Result<(u32, Option<*mut ibv_mr>)> {
+        // The whole block: registration needs no exact length.
+        let (start, len) = (buf.as_ptr().expose_provenance(), buf.capacity());
+        if let Some(key) = self.device.key(start, len) {
+            return Ok((key, None));
+        }
+        let mr = self.device.register(start, len)?;
+        // SAFETY: registration succeeded.
+        Ok((unsafe { (*mr).lkey }, Some(mr)))
+    }
+
+    fn try_post(&mut self, id: WorkId, work: Work) -> Result<(), (IoBuf, io::Error)> {
+        let (opcode, remote, invalidate, at) = match &work {
+            Work::Send { invalidate: None, .. } => (ibv_wr_opcode::IBV_WR_SEND, None, 0, 0),
+            Work::Send {
+                invalidate: Some(stag),
+                ..
+            } => (ibv_wr_opcode::IBV_WR_SEND_WITH_INV, None, *stag, 0),
+            Work::Write { to, .. } => (ibv_wr_opcode::IBV_WR_RDMA_WRITE, Some(*to), 0, 0),
+            Work::Read { from, at, .. } => (ibv_wr_opcode::IBV_WR_RDMA_READ, Some(*from), 0, *at),
+        };
+        let buf = work.into_buf();
+        let (lkey, own) = match self.key(&buf) {
+            Ok(key) => key,
+            Err(error) => return Err((buf, error)),
+        };
+        let mut place = ibv_sge {
+            addr: (buf.as_ptr().expose_provenance() + at) as u64,
+            length: narrow(buf.len() - at),
+            lkey,
+        };
+        // SAFETY: zeroes are a valid value of this plain structure.
+        let mut request: ibv_send_wr = unsafe { std::mem::zeroed() };
+        request.wr_id = id.0;
+        request.sg_list = &raw mut place;
+        request.num_sge = 1;
+        request.opcode = opcode;
+        request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
+        request.imm_data_invalidated_rkey_union.invalidated_rkey = invalidate;
+        if let Some(remote) = remote {
+            request.wr.rdma.remote_addr = remote.at;
+            request.wr.rdma.rkey = remote.stag;
+        }
+        let mut refused = std::ptr::null_mut();
+        // SAFETY: the queue pair is open; the list is read before the call returns; the memory is kept in `sends` until
+        // its completion, or until the queue pair is destroyed.
+        let result = unsafe { ibv_post_send((*self.id.raw()).qp, &raw mut request, &raw mut refused) };
+        let posted = Posted { buf, own };
+        match check_code(result) {
+            Ok(()) => {
+                self.sends.insert(id.0, posted);
+                Ok(())
+            }
+            Err(error) => Err((self.take_back(posted), error)),
+        }
+    }
+
+    fn try_post_receive(&mut self, buf: IoBuf) -> io::Result<()> {
+        let (lkey, own) = self.key(&buf)?;
+        let mut place = ibv_sge {
+            addr: buf.as_ptr().expose_provenance() as u64,
+            length: narrow(buf.len()),
+            lkey,
+        };
+        let id = RECEIVE | self.next_receive;
+        self.next_receive += 1;
+        let mut request = ibv_recv_wr {
+            wr_id: id,
+            next: std::ptr::null_mut(),
+            sg_list: &raw mut place,
+            num_sge: 1,
+        };
+        let mut refused = std::ptr::null_mut();
+        // SAFETY: as for sends; the memory is kept in `receives`.
+        let result = unsafe { ibv_post_recv((*self.id.raw()).qp, &raw mut request, &raw mut refused) };
+        let posted = Posted { buf, own };
+        match check_code(result) {
+            Ok(()) => drop(self.receives.insert(id, posted)),
+            Err(error) => {
+                self.take_back(posted);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_back(&self, posted: Posted) -> IoBuf {
+        if let Some(mr) = posted.own {
+            self.device.deregister(mr);
+        }
+        posted.buf
+    }
+
+    fn completed(&mut self, completion: &ibv_wc) {
+        let status = completion.status;
+        let result = if status == ibv_wc_status::IBV_WC_SUCCESS {
+            Ok(())
+        } else {
+            Err(self.device.library().status_name(status))
+        };
+        if status == ibv_wc_status::IBV_WC_WR_FLUSH_ERR {
+            // Nobody's fault here: the connection ended, which may be told later than its effects.
+            self.lose(LinkLost::Disconnected);
+        }
+        if completion.wr_id & RECEIVE == 0 {
+            let Some(posted) = self.sends.remove(&completion.wr_id) else {
+                return;
+            };
+            let done = Completion {
+                id: WorkId(completion.wr_id),
+                buf: self.take_back(posted),
+                result,
+            };
+            return self.events.push_back(LinkEvent::Done(done));
+        }
+        let Some(posted) = self.receives.remove(&completion.wr_id) else {
+            return;
+        };
+        let mut buf = self.take_back(posted);
+        match result {
+            Ok(()) => {
+                buf.set_len(
+                    usize::try_from(completion.byte_len)
+                        .expect("32 bits fit")
+                        .min(buf.capacity()),
+                );
+                self.events.push_back(LinkEvent::Received(buf));
+            }
+            Err(error) => self.lose(LinkLost::Failed(format!("a receive failed: {error}"))),
+        }
+    }
+
+    fn lose(&mut self, why: LinkLost) {
+        if !std::mem::replace(&mut self.lost, true) {
+            self.events.push_back(LinkEvent::Lost(why));
+        }
+    }
+
+    /// What the connection manager says; ready when there is something to tell.
+    fn poll_manager(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let Poll::Ready(event) = self.channel.poll_event(cx) else {
+                return Poll::Pending;
+            };
+            let why = match event {
+                Err(error) => LinkLost::Failed(error.to_string()),
+                Ok(event) => match event.kind {
+                    rdma_cm_event_type::RDMA_CM_EVENT_DISCONNECTED
+                    | rdma_cm_event_type::RDMA_CM_EVENT_TIMEWAIT_EXIT => LinkLost::Disconnected,
+                    rdma_cm_event_type::RDMA_CM_EVENT_DEVICE_REMOVAL => {
+                        self.devices.forget(self.device.context());
+                        LinkLost::DeviceRemoved
+                    }
+                    rdma_cm_event_type::RDMA_CM_EVENT_ADDR_CHANGE => {
+                        LinkLost::Failed("the address moved to another device".into())
+                    }
+                    rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_ERROR
+                    | rdma_cm_event_type::RDMA_CM_EVENT_UNREACHABLE
+                    | rdma_cm_event_type::RDMA_CM_EVENT_REJECTED => {
+                        let name = self.device.library().event_name(event.kind);
+                        LinkLost::Failed(format!("{name}, status {}", event.status))
+                    }
+                    kind => {
+                        debug!(event = self.device.library().event_name(kind), "connection");
+                        continue;
+                    }
+                },
+            };
+            // What arrived before comes before.
+            while self.take_completions() {}
+            self.lose(why);
+            return Poll::Ready(());
+        }
+    }
+
+    /// Turns a batch of completions into events; whether there was one.
+    fn take_completions(&mut self) -> bool {
+        let mut batch = std::mem::take(&mut self.batch);
+        let polled = self.completions.poll_now(&mut batch);
+        for completion in &batch.0 {
+            self.completed(completion);
+        }
+        let some = polled.is_ok() && !batch.0.is_empty();
+        self.batch = batch;
+        some
+    }
+}
+
+impl QueuePair for VerbsQueuePair {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn post(&mut self, id: WorkId, work: Work) {
+        if let Err((buf, error)) = self.try_post(id, work) {
+            let result = Err(error.to_string());
+            self.events
+                .push_back(LinkEvent::Done(Completion { id, buf, result }));
+        }
+    }
+
+    fn post_receive(&mut self, buf: IoBuf) {
+        if let Err(error) = self.try_post_receive(buf) {
+            self.lose(LinkLost::Failed(format!("a receive cannot be posted: {error}")));
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<LinkEvent> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Poll::Ready(event);
+            }
+            let mut batch = std::mem::take(&mut self.batch);
+            let polled = self.completions.poll(cx, &mut batch);
+            if matches!(polled, Poll::Ready(Ok(()))) {
+                for completion in &batch.0 {
+                    self.completed(completion);
+                }
+            }
+            self.batch = batch;
+            match polled {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) if !self.lost => self.lose(LinkLost::Failed(error.to_string())),
+                Poll::Ready(Err(_)) => return Poll::Pending,
+                Poll::Pending => {
+                    if self.poll_manager(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    }
+
+    fn move_here(&mut self) -> io::Result<()> {
+        self.completions.watch()?;
+        self.channel.watch()
+    }
+
+    fn disconnect(&mut self) {
+        // SAFETY: the identifier is open. The error of one that is not connected says nothing new.
+        unsafe { (self.device.library().rdma_disconnect)(self.id.raw()) };
+    }
+}
+
+impl Drop for VerbsQueuePair {
+    fn drop(&mut self) {
+        self.disconnect();
+        // SAFETY: the identifier has a queue pair. After this the device touches none of the memory in `sends` and
+        // `receives`, which is dropped next.
+        unsafe { (self.device.library().rdma_destroy_qp)(self.id.raw()) };
+        for (_, posted) in self.sends.drain().chain(self.receives.drain()) {
+            if let Some(mr) = posted.own {
+                self.device.deregister(mr);
+            }
+        }
+    }
+}
+
+fn narrow(count: usize) -> u32 {
+    u32::try_from(count).expect("counts and lengths of a queue pair are small")
+}
+
+/// Marks the numbers of receives.
+const RECEIVE: u64 = 1 << 63;
+/// As often as the protocol allows; of "receiver not ready" this means without end.
+const RETRIES: u8 = 7;

@@ -1,0 +1,42 @@
+//! `/api/v1`: every route with its description, registered together, so that the document cannot say anything else.
+
+mod access;
+mod config;
+mod events;
+mod extract;
+mod objects;
+mod routes;
+mod sessions;
+mod status;
+
+use axum::Router;
+use utoipa::openapi::OpenApi;
+
+pub use config::{ConfigQuery, Diff};
+pub use objects::{DeleteQuery, Page};
+pub use status::Status;
+pub(crate) use status::ready;
+
+use crate::Web;
+use routes::Routes;
+
+/// All routes, and the document that describes them.
+pub(crate) fn routes() -> (Router<Web>, OpenApi) {
+    let mut routes = Routes::default();
+    objects::add_all(&mut routes);
+    config::add(&mut routes);
+    sessions::add(&mut routes);
+    events::add(&mut routes);
+    status::add(&mut routes);
+    access::add(&mut routes);
+    routes.finish()
+}
+
+/// The OpenAPI document.
+#[must_use]
+pub fn description() -> OpenApi {
+    routes().1
+}
+
+#[cfg(test)]
+mod tests;
