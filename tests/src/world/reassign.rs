@@ -2,6 +2,7 @@
 //! take leave of it, and goes on with its tasks on another one.
 
 use iscsi_proto::pdu::{Function, TmfResponse};
+use tokio::time::Instant;
 
 use super::ledger::Check;
 use super::session::Session;
@@ -26,7 +27,7 @@ impl Session {
     }
 
     /// A TASK REASSIGN that was sent on a connection is answered.
-    pub(crate) fn reassigned(&mut self, leg: u16, itt: u32, response: TmfResponse) {
+    pub(crate) fn reassigned(&mut self, leg: u16, itt: u32, response: TmfResponse, asked_at: Instant) {
         let excused = self
             .tasks
             .get(&itt)
@@ -53,6 +54,8 @@ impl Session {
                 task.moving_to = None;
                 self.retry(itt);
             }
+            // The command was said again since it was asked for: this answer was lost on its way, and is older.
+            TmfResponse::TaskDoesNotExist if task.said_at > asked_at => task.moving_to = None,
             TmfResponse::TaskDoesNotExist if excused => task.leg = leg,
             other => self.violated(
                 Check::AnsweredOnce,

@@ -524,10 +524,10 @@ impl Session {
             .map(|(itt, _)| *itt)
             .collect();
         for itt in unanswered {
-            let tmf = self.tmfs.remove(&itt).expect("found above");
-            if let Some(reset) = tmf.reset {
-                self.scene.reset_ended(reset);
-            }
+            // One may have left with another that repeats it.
+            let Some(tmf) = self.forget_tmf(itt) else {
+                continue;
+            };
             // Whether it was done nobody knows.
             for covered in tmf.covers {
                 if tmf.function == Function::TaskReassign {
@@ -540,6 +540,19 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// A task management request is not waited for any more, nor is what it repeats.
+    pub(crate) fn forget_tmf(&mut self, itt: u32) -> Option<Tmf> {
+        let tmf = self.tmfs.remove(&itt)?;
+        let mut before = tmf.repeats;
+        let mut resets: Vec<usize> = tmf.reset.into_iter().collect();
+        while let Some(repeated) = before.and_then(|itt| self.tmfs.remove(&itt)) {
+            before = repeated.repeats;
+            resets.extend(repeated.reset);
+        }
+        resets.into_iter().for_each(|reset| self.scene.reset_ended(reset));
+        Some(tmf)
     }
 
     /// Numbers that a connection may have lost are filled, but for those of commands that are going to be sent again.
