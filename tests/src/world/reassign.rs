@@ -16,9 +16,13 @@ impl Session {
     pub(crate) fn leg_is_lost(&mut self, cid: u16) {
         self.pings.retain(|_, ping| ping.leg != cid);
         self.settle_tmfs_of(cid);
-        for itt in self.tasks_of(cid) {
+        for itt in self.tasks_of(cid).into_iter().chain(self.tasks_moving_to(cid)) {
             let task = self.tasks.get(&itt).expect("found above");
-            if !task.aborting {
+            // It may have been asked for on yet another connection.
+            let mut tmfs = self.tmfs.values();
+            let is_asked_for =
+                tmfs.any(|tmf| tmf.function == Function::TaskReassign && tmf.covers.contains(&itt));
+            if !task.aborting && !is_asked_for {
                 let unit = task.unit;
                 self.manage_tasks(Function::TaskReassign, unit, vec![itt]);
             }

@@ -132,8 +132,9 @@ impl Session {
             .iter()
             .filter(|(_, task)| !task.aborting && !task.cmd_sn.precedes(exp_cmd_sn))
             .filter(|(_, task)| now - task.said_at > AGAIN)
-            // One whose connection is gone is said again when its reassignment is answered.
+            // One whose connection is gone, or that may be elsewhere already, is said again when its reassignment is answered.
             .filter(|(_, task)| self.legs.iter().any(|leg| leg.cid == task.leg))
+            .filter(|(_, task)| task.moving_to.is_none_or(|cid| cid == task.leg))
             .map(|(itt, _)| *itt)
             .collect();
         for itt in unheard {

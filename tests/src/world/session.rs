@@ -512,6 +512,15 @@ impl Session {
             self.dead.insert(itt);
         }
         self.settle_tmfs_of(cid);
+        // What was about to move there has ended if it had, and is adrift if not.
+        for itt in self.tasks_moving_to(cid) {
+            let task = self.tasks.get_mut(&itt).expect("found above");
+            task.may_be_gone = true;
+            let unit = task.unit;
+            if !task.aborting {
+                self.manage_tasks(Function::AbortTask, unit, vec![itt]);
+            }
+        }
         self.fill_numbers_of(cid);
     }
 
@@ -575,6 +584,13 @@ impl Session {
     pub(crate) fn tasks_of(&self, cid: u16) -> Vec<u32> {
         let of_leg = self.tasks.iter().filter(|(_, task)| task.leg == cid);
         of_leg.map(|(itt, _)| *itt).collect()
+    }
+
+    /// Tasks of connections that are gone, which were to go on with this one.
+    pub(crate) fn tasks_moving_to(&self, cid: u16) -> Vec<u32> {
+        let moving = |task: &Task| task.leg != cid && task.moving_to == Some(cid);
+        let moving = self.tasks.iter().filter(|(_, task)| moving(task));
+        moving.map(|(itt, _)| *itt).collect()
     }
 
     /// What is still open when the connection is gone.
