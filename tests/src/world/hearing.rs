@@ -327,6 +327,8 @@ impl Session {
                 let open = tmf.covers.iter().filter_map(|itt| self.tasks.get(itt));
                 let unexcused = open
                     .filter(|task| !task.damaged && !task.may_be_gone && !self.is_excused(task))
+                    // The logout of its connection ends it, and is answered there.
+                    .filter(|task| !self.partings.values().any(|parting| parting.cid == task.leg))
                     .count();
                 if unexcused > 0 {
                     let covers = &tmf.covers;
