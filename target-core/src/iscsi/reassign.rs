@@ -14,7 +14,8 @@ use iscsi_proto::{Cid, Itt, Lun};
 
 use super::event::{Action, LinkId};
 use super::full_feature::{FullFeature, Item};
-use crate::datamover::Unsent;
+use super::task_events::aborted;
+use crate::datamover::{Numbering, Unsent};
 use crate::transfer::TaskEvent;
 
 /// What a lost connection left, besides its tasks that still run.
@@ -149,6 +150,10 @@ impl FullFeature {
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
+        if self.links.find(link).is_none() {
+            // It was given up by the same PDU that asked for the task, and the mover has taken what it kept with it.
+            return self.end_adopted_too_late(itt, actions);
+        }
         if let Some(Ended { response, data, .. }) = self.leftovers.ended.remove(&itt.0) {
             if result.is_err() {
                 self.respond_aborted(link, itt, 0, actions);
@@ -168,11 +173,44 @@ impl FullFeature {
             return;
         };
         if result.is_err() {
-            return self.abort_with_status(&[itt], actions);
+            self.abort_with_status(&[itt], actions);
+            // Its end was heard before, and is not heard again.
+            self.abandoned -= usize::from(adrift.has_ended());
+            return;
         }
         for event in adrift.said {
             self.task_event(event, now, actions);
         }
+    }
+
+    /// The connection that was to go on with a task is gone again, with what was needed for that.
+    fn end_adopted_too_late(&mut self, itt: Itt, actions: &mut VecDeque<Action>) {
+        self.leftovers.forget_task(itt);
+        let lun = self.tasks.get(itt).map(|task| task.lun);
+        self.drop_tasks(&[itt], actions);
+        self.tell_cleared(lun.into_iter().collect(), actions);
+    }
+
+    /// A task without a connection is aborted, and its initiator is to hear of it by a status. What it had sent is kept as
+    /// long as that status is. One that has ended already keeps its own.
+    pub(super) fn abort_adrift(&mut self, itt: Itt) {
+        let until = match self.tasks.get(itt).and_then(|task| task.adrift.as_ref()) {
+            Some(adrift) if !adrift.has_ended() => adrift.until,
+            Some(_) | None => return,
+        };
+        let Some(task) = self.tasks.remove(itt) else {
+            return;
+        };
+        task.abort.fire();
+        self.abandoned += 1;
+        self.task_ended(task.immediate);
+        let (response, data) = aborted(itt, task.missing, Numbering::default());
+        let ended = Ended {
+            response,
+            data,
+            until,
+        };
+        self.leftovers.ended.insert(itt.0, ended);
     }
 
     /// Ends what nobody took up in time (§7.5): its nexus is told.

@@ -11,7 +11,7 @@ use super::event::{Action, LinkId};
 use super::full_feature::FullFeature;
 use super::snack::LOOKS;
 use super::tasks::{HeldPut, Task};
-use crate::datamover::{FinalStatus, GetData, PutData};
+use crate::datamover::{FinalStatus, GetData, Numbering, PutData};
 use crate::scsi::{Outcome, Sense, Status};
 use crate::transfer::TaskEvent;
 
@@ -166,12 +166,9 @@ impl FullFeature {
         missing: u32,
         actions: &mut VecDeque<Action>,
     ) {
-        let residual = match missing {
-            0 => Residual::None,
-            len => Residual::Underflow(len),
-        };
-        let data = sense_segment(&Sense::ABORTED_COMMAND);
-        self.respond_scsi(link, itt, Status::CheckCondition, data, residual, actions);
+        let numbering = self.respond(link);
+        let (response, data) = aborted(itt, missing, numbering);
+        self.say(link, Response::ScsiResponse(response), data, actions);
     }
 
     fn put(&mut self, link: LinkId, itt: Itt, lun: Lun, put: HeldPut, last: Option<FinalStatus>) -> PutData {
@@ -201,21 +198,34 @@ impl FullFeature {
         residual: Residual,
         actions: &mut VecDeque<Action>,
     ) {
-        let numbering = self.respond(link);
-        let response = ScsiResponse {
-            itt,
-            response: ScsiResponseCode::CompletedAtTarget,
-            status: status as u8,
-            residual,
-            bidi_read_residual: Residual::None,
-            snack_tag: 0,
-            stat_sn: numbering.stat_sn,
-            exp_cmd_sn: numbering.exp_cmd_sn,
-            max_cmd_sn: numbering.max_cmd_sn,
-            // The mover counts the PDUs it made.
-            exp_data_sn: 0,
-        };
+        let response = scsi_response(itt, status, residual, self.respond(link));
         self.say(link, Response::ScsiResponse(response), data, actions);
+    }
+}
+
+/// ABORTED COMMAND with its sense data; `missing` bytes did not move.
+pub(super) fn aborted(itt: Itt, missing: u32, numbering: Numbering) -> (ScsiResponse, Bytes) {
+    let residual = match missing {
+        0 => Residual::None,
+        len => Residual::Underflow(len),
+    };
+    let response = scsi_response(itt, Status::CheckCondition, residual, numbering);
+    (response, sense_segment(&Sense::ABORTED_COMMAND))
+}
+
+fn scsi_response(itt: Itt, status: Status, residual: Residual, numbering: Numbering) -> ScsiResponse {
+    ScsiResponse {
+        itt,
+        response: ScsiResponseCode::CompletedAtTarget,
+        status: status as u8,
+        residual,
+        bidi_read_residual: Residual::None,
+        snack_tag: 0,
+        stat_sn: numbering.stat_sn,
+        exp_cmd_sn: numbering.exp_cmd_sn,
+        max_cmd_sn: numbering.max_cmd_sn,
+        // The mover counts the PDUs it made.
+        exp_data_sn: 0,
     }
 }
 

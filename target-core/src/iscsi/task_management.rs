@@ -165,7 +165,6 @@ impl FullFeature {
         now: Instant,
         actions: &mut VecDeque<Action>,
     ) {
-        let several = self.links.len() > 1;
         let waited = self.window.withdraw(|cmd_sn, ordered| match &ordered.item {
             Item::Command { pdu: command, .. } => concerns(command.lun) && cmd_sn.precedes(pdu.cmd_sn),
             Item::Control { .. } => false,
@@ -175,8 +174,10 @@ impl FullFeature {
                 actions.push_back(Action::End(ordered.link, pdu.itt));
             }
         }
-        // By another connection, commands may have come that were sent later. The device makes no difference: the
-        // initiator is told of them, since it will not take them for aborted.
+        // Commands may have come that were sent later: by another connection, be it one that is gone, or where this
+        // request was lost first and said again. The device makes no difference: the initiator is told of them, since it
+        // will not take them for aborted.
+        let several = self.links.len() > 1 || self.params.error_recovery_level > 0;
         let overtook = |task: &Task| several && !task.immediate && !task.cmd_sn.precedes(pdu.cmd_sn);
         let later = self.tasks.tags(|task| concerns(task.lun) && overtook(task));
         let concerned = self.tasks.tags(|task| concerns(task.lun) && !overtook(task));
@@ -260,14 +261,19 @@ impl FullFeature {
         releasing
     }
 
-    /// Ends tasks with ABORTED COMMAND, and lets go of them.
+    /// Ends tasks with ABORTED COMMAND, and lets go of them. One without a connection is told by the next that it has.
     pub(super) fn abort_with_status(&mut self, concerned: &[Itt], actions: &mut VecDeque<Action>) {
         for itt in concerned {
-            if let Some(task) = self.tasks.get(*itt) {
-                let (link, missing) = (task.link, task.missing);
-                self.drop_tasks(&[*itt], actions);
-                self.respond_aborted(link, *itt, missing, actions);
+            let Some(task) = self.tasks.get(*itt) else {
+                continue;
+            };
+            if task.adrift.is_some() {
+                self.abort_adrift(*itt);
+                continue;
             }
+            let (link, missing) = (task.link, task.missing);
+            self.drop_tasks(&[*itt], actions);
+            self.respond_aborted(link, *itt, missing, actions);
         }
     }
 

@@ -176,11 +176,13 @@ impl Session {
 
     fn data_in_again(&mut self, leg: u16, pdu: &DataIn, data: &[u8]) {
         let max_recv = self.leg(leg).map_or(0, |leg| leg.max_recv);
+        // Data that the new connection carries say as well as the response before them that the task has moved.
+        let is_allegiant = self.is_allegiant(pdu.itt.0, leg);
         // What was asked for twice may come when it is not needed any more.
         let Some(task) = self.tasks.get_mut(&pdu.itt.0) else {
             return;
         };
-        if task.leg != leg {
+        if !is_allegiant {
             return self.violated(
                 Check::Allegiance,
                 format_args!("Data-In for {} on {leg}", pdu.itt),
@@ -305,7 +307,7 @@ impl Session {
     }
 
     fn managed(&mut self, leg: u16, response: &TaskManagementResponse) {
-        let Some(tmf) = self.tmfs.remove(&response.itt.0) else {
+        let Some(tmf) = self.forget_tmf(response.itt.0) else {
             if self.recovers() {
                 // It was said twice, and answered twice.
                 return;
@@ -316,19 +318,8 @@ impl Session {
             );
         };
         self.note(format_args!("<- {:#x} {:?}", response.itt.0, response.response));
-        let mut before = tmf.repeats;
-        while let Some(repeated) = before.and_then(|itt| self.tmfs.remove(&itt)) {
-            before = repeated.repeats;
-            repeated
-                .reset
-                .into_iter()
-                .for_each(|reset| self.scene.reset_ended(reset));
-        }
-        if let Some(reset) = tmf.reset {
-            self.scene.reset_ended(reset);
-        }
         if tmf.function == Function::TaskReassign {
-            return self.reassigned(leg, tmf.covers[0], response.response);
+            return self.reassigned(leg, tmf.covers[0], response.response, tmf.sent_at);
         }
         match response.response {
             TmfResponse::Complete => {}
@@ -336,6 +327,8 @@ impl Session {
                 let open = tmf.covers.iter().filter_map(|itt| self.tasks.get(itt));
                 let unexcused = open
                     .filter(|task| !task.damaged && !task.may_be_gone && !self.is_excused(task))
+                    // The logout of its connection ends it, and is answered there.
+                    .filter(|task| !self.partings.values().any(|parting| parting.cid == task.leg))
                     .count();
                 if unexcused > 0 {
                     let covers = &tmf.covers;

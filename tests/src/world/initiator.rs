@@ -56,11 +56,14 @@ pub(crate) async fn read_all(scene: &Arc<Scene>, id: u8, random: &mut Random) {
     };
     for unit in 0..scene.stores.len() {
         // The first command is told what happened to the unit.
-        session.command(unit, Command::flush());
-        settle(&mut session).await;
-        for lba in (0..CAPACITY).step_by(PIECE as usize) {
-            session.command(unit, Command::read(lba, PIECE, false));
-            settle(&mut session).await;
+        let flush = [Command::flush()].into_iter();
+        let reads = (0..CAPACITY).step_by(PIECE as usize);
+        for command in flush.chain(reads.map(|lba| Command::read(lba, PIECE, false))) {
+            session.command(unit, command);
+            if !settle(&mut session).await {
+                // It is in the ledger. Nothing more comes, however long one waits.
+                return session.abandon();
+            }
         }
     }
     session.log_out();

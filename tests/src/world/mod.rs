@@ -164,12 +164,16 @@ impl World {
             let random = self.random.fork();
             actors.push(tokio::spawn(misfortune::befall(Arc::clone(&scene), random)));
         }
-        for mut actor in actors {
+        for (number, mut actor) in actors.into_iter().enumerate() {
             match timeout(PATIENCE, &mut actor).await {
                 Ok(ended) => ended.expect("no actor panics"),
                 Err(_) => {
                     scene.ledger.violated(Check::Liveness, "an actor does not end");
                     actor.abort();
+                    if number < usize::from(self.initiators) {
+                        // Or misfortune would go on for as long again, and strike the witness.
+                        scene.busy.fetch_sub(1, Ordering::Relaxed);
+                    }
                 }
             }
         }

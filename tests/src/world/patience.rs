@@ -24,7 +24,9 @@ impl Session {
             .map(|(itt, _)| *itt)
             .collect();
         for itt in late {
-            let tmf = self.tmfs.remove(&itt).expect("found above");
+            let Some(tmf) = self.forget_tmf(itt) else {
+                continue;
+            };
             self.violated(
                 Check::TaskManagementInTime,
                 format_args!("{:?} {itt:#x} is not answered", tmf.function),

@@ -2,6 +2,7 @@
 //! take leave of it, and goes on with its tasks on another one.
 
 use iscsi_proto::pdu::{Function, TmfResponse};
+use tokio::time::Instant;
 
 use super::ledger::Check;
 use super::session::Session;
@@ -15,9 +16,13 @@ impl Session {
     pub(crate) fn leg_is_lost(&mut self, cid: u16) {
         self.pings.retain(|_, ping| ping.leg != cid);
         self.settle_tmfs_of(cid);
-        for itt in self.tasks_of(cid) {
+        for itt in self.tasks_of(cid).into_iter().chain(self.tasks_moving_to(cid)) {
             let task = self.tasks.get(&itt).expect("found above");
-            if !task.aborting {
+            // It may have been asked for on yet another connection.
+            let mut tmfs = self.tmfs.values();
+            let is_asked_for =
+                tmfs.any(|tmf| tmf.function == Function::TaskReassign && tmf.covers.contains(&itt));
+            if !task.aborting && !is_asked_for {
                 let unit = task.unit;
                 self.manage_tasks(Function::TaskReassign, unit, vec![itt]);
             }
@@ -26,7 +31,7 @@ impl Session {
     }
 
     /// A TASK REASSIGN that was sent on a connection is answered.
-    pub(crate) fn reassigned(&mut self, leg: u16, itt: u32, response: TmfResponse) {
+    pub(crate) fn reassigned(&mut self, leg: u16, itt: u32, response: TmfResponse, asked_at: Instant) {
         let excused = self
             .tasks
             .get(&itt)
@@ -53,6 +58,8 @@ impl Session {
                 task.moving_to = None;
                 self.retry(itt);
             }
+            // The command was said again since it was asked for: this answer was lost on its way, and is older.
+            TmfResponse::TaskDoesNotExist if task.said_at > asked_at => task.moving_to = None,
             TmfResponse::TaskDoesNotExist if excused => task.leg = leg,
             other => self.violated(
                 Check::AnsweredOnce,

@@ -132,6 +132,9 @@ impl Session {
             .iter()
             .filter(|(_, task)| !task.aborting && !task.cmd_sn.precedes(exp_cmd_sn))
             .filter(|(_, task)| now - task.said_at > AGAIN)
+            // One whose connection is gone, or that may be elsewhere already, is said again when its reassignment is answered.
+            .filter(|(_, task)| self.legs.iter().any(|leg| leg.cid == task.leg))
+            .filter(|(_, task)| task.moving_to.is_none_or(|cid| cid == task.leg))
             .map(|(itt, _)| *itt)
             .collect();
         for itt in unheard {
@@ -176,7 +179,7 @@ impl Session {
         if matches!(function, Function::AbortTask | Function::TaskReassign) {
             covers.retain(|covered| self.tasks.contains_key(covered));
             if covers.is_empty() {
-                self.tmfs.remove(&itt);
+                self.forget_tmf(itt);
                 return;
             }
         } else {

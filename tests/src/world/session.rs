@@ -512,6 +512,15 @@ impl Session {
             self.dead.insert(itt);
         }
         self.settle_tmfs_of(cid);
+        // What was about to move there has ended if it had, and is adrift if not.
+        for itt in self.tasks_moving_to(cid) {
+            let task = self.tasks.get_mut(&itt).expect("found above");
+            task.may_be_gone = true;
+            let unit = task.unit;
+            if !task.aborting {
+                self.manage_tasks(Function::AbortTask, unit, vec![itt]);
+            }
+        }
         self.fill_numbers_of(cid);
     }
 
@@ -524,10 +533,10 @@ impl Session {
             .map(|(itt, _)| *itt)
             .collect();
         for itt in unanswered {
-            let tmf = self.tmfs.remove(&itt).expect("found above");
-            if let Some(reset) = tmf.reset {
-                self.scene.reset_ended(reset);
-            }
+            // One may have left with another that repeats it.
+            let Some(tmf) = self.forget_tmf(itt) else {
+                continue;
+            };
             // Whether it was done nobody knows.
             for covered in tmf.covers {
                 if tmf.function == Function::TaskReassign {
@@ -540,6 +549,19 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// A task management request is not waited for any more, nor is what it repeats.
+    pub(crate) fn forget_tmf(&mut self, itt: u32) -> Option<Tmf> {
+        let tmf = self.tmfs.remove(&itt)?;
+        let mut before = tmf.repeats;
+        let mut resets: Vec<usize> = tmf.reset.into_iter().collect();
+        while let Some(repeated) = before.and_then(|itt| self.tmfs.remove(&itt)) {
+            before = repeated.repeats;
+            resets.extend(repeated.reset);
+        }
+        resets.into_iter().for_each(|reset| self.scene.reset_ended(reset));
+        Some(tmf)
     }
 
     /// Numbers that a connection may have lost are filled, but for those of commands that are going to be sent again.
@@ -562,6 +584,13 @@ impl Session {
     pub(crate) fn tasks_of(&self, cid: u16) -> Vec<u32> {
         let of_leg = self.tasks.iter().filter(|(_, task)| task.leg == cid);
         of_leg.map(|(itt, _)| *itt).collect()
+    }
+
+    /// Tasks of connections that are gone, which were to go on with this one.
+    pub(crate) fn tasks_moving_to(&self, cid: u16) -> Vec<u32> {
+        let moving = |task: &Task| task.leg != cid && task.moving_to == Some(cid);
+        let moving = self.tasks.iter().filter(|(_, task)| moving(task));
+        moving.map(|(itt, _)| *itt).collect()
     }
 
     /// What is still open when the connection is gone.

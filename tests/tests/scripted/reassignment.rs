@@ -245,6 +245,26 @@ async fn a_task_adrift_can_be_aborted() {
 }
 
 #[tokio::test]
+async fn a_task_adrift_that_overtook_a_reset_is_told_of_it_where_it_is_taken_up() {
+    let target = builder().start().await;
+    let (mut first, mut second) = pair(&target).await;
+    let _third = join(&target, &first, 2).await;
+    target.store(0).hold(Matching::op(StoreOp::Read));
+    second.cmd_sn = first.cmd_sn;
+    let (itt, _) = second.command(cdb::read_10(0, 1)).read(512).start().await;
+    target.store(0).until_held(1).await;
+    lose(&mut second).await;
+    // It was sent before the command, and comes behind it.
+    let tmf = first.manage(Function::LogicalUnitReset, None).await;
+    assert_eq!(first.managed(tmf).await, TmfResponse::Complete);
+    first.cmd_sn = second.cmd_sn;
+    assert_eq!(reassign(&mut first, itt, 0).await, TmfResponse::Complete);
+    let (numbers, _, response) = rest_of(&mut first).await;
+    assert_eq!((numbers, response.itt, response.status), (vec![], itt, 2));
+    target.store(0).resume();
+}
+
+#[tokio::test]
 async fn tasks_that_nobody_takes_up_end_and_the_initiator_is_told() {
     let target = builder().set("DefaultTime2Retain", "1").start().await;
     let (mut first, mut second) = pair(&target).await;
