@@ -1,5 +1,7 @@
 //! ErrorRecoveryLevel 2 (RFC 7143 §6.3.4, §7.2.2, §7.4, §7.5, §11.5, §11.14): tasks go on by another connection.
 
+use std::time::Duration;
+
 use backstores::{Matching, StoreOp};
 use iscsi_proto::pdu::{
     DataIn, DataOut, Function, LogoutReason, LogoutResponse, LogoutResponseCode, Reject, Request, Response,
@@ -274,14 +276,14 @@ async fn tasks_that_nobody_takes_up_end_and_the_initiator_is_told() {
     target.store(0).until_held(1).await;
     first.cmd_sn = second.cmd_sn;
     lose(&mut second).await;
-    // No sooner than its time is over.
+    // No sooner than its time is over. Asked now and then: without a pause the tags would reach the lost task's.
     loop {
         let end = first.command(cdb::test_unit_ready()).run().await;
         if end.status != 0 {
             assert_eq!(end.sense(), (0x6, 0x47, 0x7f));
             break;
         }
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(reassign(&mut first, itt, 0).await, TmfResponse::TaskDoesNotExist);
     target.store(0).resume();
