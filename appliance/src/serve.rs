@@ -106,7 +106,6 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
             source,
         })?;
     let cores = args.cores.map_or_else(processors, usize::from);
-    info!(cores, "files and devices: {engine}");
     let node = Node::new(source.directory(), entropy, interfaces::addresses);
     let data =
         Cores::start(cores, args.io_engine.into(), buffers, &node).map_err(|source| StartError::System {
@@ -134,6 +133,7 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         }
     };
     served.announce(&node, saved);
+    info!(cores, "files and devices: {engine}");
     for listener in listeners {
         acceptor.accept(listener);
     }
