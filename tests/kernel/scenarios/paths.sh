@@ -134,8 +134,10 @@ the_loss_of_a_path_costs_no_io() {
   wait_for 90 eval '[[ $(paths "%d %t") != *failed* ]]'
   multipath -ll
   verify /dev/mapper/mpatha 4k 8 3
-  multipathd del map mpatha
   multipathd shutdown
+  udevadm settle
+  # Whoever looks at new block devices may still have it open.
+  wait_for 60 dmsetup remove --retry mpatha
 }
 
 end() {
