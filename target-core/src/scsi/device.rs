@@ -141,6 +141,7 @@ impl TargetDevice {
     pub fn attach(&self, nexus: &Arc<NexusId>) {
         let mut nexuses = self.nexuses();
         nexuses.retain(|known| !same(known, nexus));
+        self.querying().retain(|known| !same(known, nexus));
         nexuses.push(Arc::clone(nexus));
         for unit in self.units() {
             unit.detach(nexus);

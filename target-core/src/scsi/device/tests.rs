@@ -209,6 +209,9 @@ async fn functions_are_reported_as_far_as_the_nexus_may_use_them() {
         let (_, data) = Command::new(0, &report).expecting(4).run(&device, nexus).await;
         assert_eq!(data, expected);
     }
+    // A new session of the same nexus has to agree anew.
+    device.attach(&two);
+    assert!(!device.offers_queries(&two));
 }
 
 #[tokio::test]
