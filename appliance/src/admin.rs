@@ -11,9 +11,10 @@ use axum::Router;
 use axum::routing::get;
 use management::access::Gate;
 use management::control::Control;
+use rustls::ServerConfig;
 use tokio::net::UnixListener;
 use tracing::{info, warn};
-use webui::{Web, router, serve_tcp, serve_unix, server_config};
+use webui::{Certificate, Web, router, serve_tcp, serve_unix, server_config};
 
 use crate::cli::ServeArgs;
 use crate::error::StartError;
@@ -69,11 +70,14 @@ impl Admin {
         let gate = Gate::new(Arc::clone(control));
         let given = self.set_up_token.is_some();
         let token = gate.needs_set_up().then(|| gate.open_set_up(self.set_up_token));
+        let tls = self.tls_config(control)?;
         let router = router(Web::new(
             Arc::clone(&gate),
             env!("CARGO_PKG_VERSION"),
             String::new,
+            tls.as_ref().map(|(_, certificate)| certificate.clone()),
         ));
+        let tls = tls.map(|(config, _)| config);
         let socket = open_socket(control.directory());
         let on_socket = async {
             match socket {
@@ -94,20 +98,6 @@ impl Admin {
             };
             let address = listener.local_addr().map_err(system)?;
             let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
-            let own = match &self.tls {
-                Tls::No | Tls::Made => None,
-                Tls::Own(certificate, key) => Some((certificate.as_path(), key.as_path())),
-            };
-            let tls = match &self.tls {
-                Tls::No => None,
-                Tls::Made | Tls::Own(..) => {
-                    let config = server_config(own, control.directory(), names(address));
-                    let refused = |error: webui::TlsError| {
-                        StartError::option("--admin", address.to_string(), error.to_string())
-                    };
-                    Some(config.map_err(refused)?)
-                }
-            };
             let scheme = if tls.is_some() { "https" } else { "http" };
             info!("management at {scheme}://{address}");
             match token {
@@ -127,6 +117,22 @@ impl Admin {
             served = on_port => served,
             () = Arc::clone(control).tend() => Ok(()),
         }
+    }
+
+    /// What TLS needs, where the port speaks it.
+    fn tls_config(&self, control: &Control) -> Result<Option<(Arc<ServerConfig>, Certificate)>, StartError> {
+        let Some(address) = self.listener.as_ref().and_then(|it| it.local_addr().ok()) else {
+            return Ok(None);
+        };
+        let own = match &self.tls {
+            Tls::No => return Ok(None),
+            Tls::Made => None,
+            Tls::Own(certificate, key) => Some((certificate.as_path(), key.as_path())),
+        };
+        let config = server_config(own, control.directory(), names(address));
+        config.map(Some).map_err(|error| {
+            StartError::option("--admin", address.to_string(), error.to_string())
+        })
     }
 
     /// Where nothing is saved there is nothing to administer: `/healthz` alone is answered.

@@ -23,7 +23,7 @@ use management::access::Gate;
 pub use api::{ConfigQuery, DeleteQuery, Diff, Page, Status, description};
 pub use problem::{ProblemDetails, Refusal};
 pub use serve::{Peer, Scheme, serve_tcp, serve_unix};
-pub use tls::{TlsError, server_config};
+pub use tls::{Certificate, TlsError, server_config};
 
 /// What every handler can use.
 #[derive(Clone, Debug)]
@@ -35,17 +35,25 @@ struct Inner {
     began: Instant,
     version: &'static str,
     metrics: fn() -> String,
+    certificate: Option<Certificate>,
 }
 
 impl Web {
-    /// `version` is the program's; `metrics` gives further lines for `/metrics`, in Prometheus' text form.
+    /// `version` is the program's; `metrics` gives further lines for `/metrics`, in Prometheus' text form; `certificate` is
+    /// the one of TLS, where there is TLS.
     #[must_use]
-    pub fn new(gate: Arc<Gate>, version: &'static str, metrics: fn() -> String) -> Self {
+    pub fn new(
+        gate: Arc<Gate>,
+        version: &'static str,
+        metrics: fn() -> String,
+        certificate: Option<Certificate>,
+    ) -> Self {
         Self(Arc::new(Inner {
             gate,
             began: Instant::now(),
             version,
             metrics,
+            certificate,
         }))
     }
 

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use management::control::{EraseOperation, ErasureStatus};
 use management::document::Document;
 use management::live::{Condition, PortStatus, StoreStatus};
 use management::model::{LunMap, Target, Unit};
@@ -37,6 +38,9 @@ pub struct Status {
     pub half_open_logins: usize,
     /// Commands that were aborted while their store still works.
     pub abandoned_commands: usize,
+    /// Units that are being formatted or sanitized, or where that has failed.
+    #[serde(default)]
+    pub erasures: Vec<ErasureStatus>,
     /// What needs somebody's attention, a line each.
     pub alerts: Vec<String>,
     /// Portals of the configuration.
@@ -113,6 +117,18 @@ fn of(web: &Web) -> Status {
         .filter_map(|portal| Some(format!("{}: {}", portal.id, portal.problem.as_ref()?)));
     let refused = control.refused_units().into_iter();
     let refused = refused.map(|(id, problem)| format!("unit {id} is not served: {problem}"));
+    let erasures = control.erasures();
+    let failed = erasures.iter().filter(|erasure| erasure.percent.is_none());
+    let failed: Vec<_> = failed
+        .map(|erasure| {
+            let word = match erasure.operation {
+                EraseOperation::Format => "formatting",
+                EraseOperation::Sanitize => "sanitizing",
+            };
+            let unit = &erasure.unit;
+            format!("{word} unit {unit} failed: it cannot be used until its initiator has repeated that")
+        })
+        .collect();
     Status {
         version: web.0.version.to_owned(),
         uptime: web.0.began.elapsed().as_secs(),
@@ -122,8 +138,9 @@ fn of(web: &Web) -> Status {
         luns: model.all::<LunMap>().count(),
         sessions: control.sessions().len(),
         half_open_logins: control.half_open_logins().len(),
+        erasures,
         abandoned_commands: control.node().abandoned_commands(),
-        alerts: missing.chain(refused).chain(closed).collect(),
+        alerts: missing.chain(refused).chain(closed).chain(failed).collect(),
         portals,
         stores,
     }
