@@ -67,10 +67,10 @@ impl Admin {
 
     /// Serves the administration of `control` until it is dropped.
     pub(crate) async fn serve(self, control: &Arc<Control>) -> Result<(), StartError> {
+        let tls = self.tls_config(control)?;
         let gate = Gate::new(Arc::clone(control));
         let given = self.set_up_token.is_some();
         let token = gate.needs_set_up().then(|| gate.open_set_up(self.set_up_token));
-        let tls = self.tls_config(control)?;
         let router = router(Web::new(
             Arc::clone(&gate),
             env!("CARGO_PKG_VERSION"),

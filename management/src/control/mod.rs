@@ -6,7 +6,6 @@
 
 mod change;
 mod config;
-mod erasures;
 mod sessions;
 mod tend;
 
@@ -17,7 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use target_core::iscsi::Node;
 
 pub use change::{Change, ChangeError, Edit, Outcome, Precondition};
-pub use erasures::{EraseOperation, ErasureStatus};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 
 use crate::events::{Event, EventKind, EventLog};

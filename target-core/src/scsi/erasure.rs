@@ -35,15 +35,6 @@ pub(crate) struct Erasure {
     keeper: OnceLock<(MarkKeeper, String)>,
 }
 
-/// An erasure as it is shown.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ErasureView {
-    /// SANITIZE, or else FORMAT UNIT.
-    pub is_sanitize: bool,
-    /// How far it is in 65536ths; `None` when it has failed.
-    pub progress: Option<u16>,
-}
-
 /// How it was before an erasure began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before(State);
@@ -88,17 +79,6 @@ impl Erasure {
     /// What REQUEST SENSE has to tell of it.
     pub(crate) fn sense(&self) -> Option<Sense> {
         self.state.borrow().sense()
-    }
-
-    /// What goes on, or has failed last.
-    pub(crate) fn view(&self) -> Option<ErasureView> {
-        let (kind, progress) = match *self.state.borrow() {
-            State::AtRest => return None,
-            State::Running(kind, progress) => (kind, Some(progress)),
-            State::Failed(kind) => (kind, None),
-        };
-        let is_sanitize = matches!(kind, ErasureKind::Sanitize { .. });
-        Some(ErasureView { is_sanitize, progress })
     }
 
     /// The kind of the last one if it failed.
@@ -270,18 +250,6 @@ mod tests {
 
     fn answers(erasure: &Erasure) -> [Option<(u8, u8)>; 3] {
         [ErasureRule::Refuse, ErasureRule::Restart, ErasureRule::Run].map(|rule| code(erasure.check(rule)))
-    }
-
-    #[test]
-    fn it_is_shown_while_it_goes_on_and_after_it_failed() {
-        let erasure = Erasure::default();
-        assert_eq!(erasure.view(), None);
-        assert!(erasure.begin(SANITIZE).is_some());
-        erasure.advance(1, 4);
-        let view = erasure.view().unwrap();
-        assert_eq!((view.is_sanitize, view.progress), (true, Some(0x4000)));
-        erasure.end(false);
-        assert_eq!(erasure.view().unwrap().progress, None);
     }
 
     #[test]

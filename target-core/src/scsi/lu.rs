@@ -8,7 +8,7 @@ use backstores::{BlockStore, Durability, Geometry, Measured};
 
 use super::attention::AttentionQueue;
 use super::copy::CopyOperations;
-use super::erasure::{Erasure, ErasureView};
+use super::erasure::Erasure;
 use super::identifying::{self, Identifying, InformationKind};
 use super::medium::Medium;
 use super::nonvolatile::NonVolatileMemory;
@@ -304,12 +304,6 @@ impl LogicalUnit {
     /// The medium. Not to be held while waiting.
     pub(crate) fn medium(&self) -> MutexGuard<'_, Medium> {
         self.medium.lock().expect("plain data")
-    }
-
-    /// The formatting or sanitizing that goes on, or has failed last.
-    #[must_use]
-    pub fn erasure_view(&self) -> Option<ErasureView> {
-        self.erasure.view()
     }
 
     /// Formatting and sanitizing.

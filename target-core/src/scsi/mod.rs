@@ -31,7 +31,6 @@ mod tests;
 pub use access_state::AccessState;
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
-pub use erasure::ErasureView;
 pub use lu::{DeviceType, LogicalUnit, UnitConfig};
 pub use nonvolatile::{Keeping, NonVolatileMemory};
 pub use reservations::{

@@ -15,7 +15,7 @@ use utoipa::openapi::OpenApi;
 pub use config::{ConfigQuery, Diff};
 pub use objects::{DeleteQuery, Page};
 pub use status::Status;
-pub(crate) use status::ready;
+pub(crate) use status::{ready, status_of};
 
 use crate::Web;
 use routes::Routes;

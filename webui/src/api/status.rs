@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use management::control::{EraseOperation, ErasureStatus};
+use management::control::{JobKind, JobState};
 use management::document::Document;
 use management::live::{Condition, PortStatus, StoreStatus};
 use management::model::{LunMap, Target, Unit};
@@ -38,9 +38,6 @@ pub struct Status {
     pub half_open_logins: usize,
     /// Commands that were aborted while their store still works.
     pub abandoned_commands: usize,
-    /// Units that are being formatted or sanitized, or where that has failed.
-    #[serde(default)]
-    pub erasures: Vec<ErasureStatus>,
     /// What needs somebody's attention, a line each.
     pub alerts: Vec<String>,
     /// Portals of the configuration.
@@ -63,7 +60,7 @@ pub(super) fn add(routes: &mut Routes) {
 }
 
 async fn status(State(web): State<Web>, _who: Viewer) -> Json<Status> {
-    Json(of(&web))
+    Json(status_of(&web))
 }
 
 async fn support_bundle(State(web): State<Web>, _who: Admin) -> Json<serde_json::Value> {
@@ -76,7 +73,7 @@ async fn support_bundle(State(web): State<Web>, _who: Admin) -> Json<serde_json:
         .map(|event| (**event).clone())
         .collect();
     Json(serde_json::json!({
-        "status": of(&web),
+        "status": status_of(&web),
         "configuration": Document::of(&control.model()),
         "sessions": control.sessions(),
         "half_open_logins": control.half_open_logins(),
@@ -86,7 +83,7 @@ async fn support_bundle(State(web): State<Web>, _who: Admin) -> Json<serde_json:
 
 /// 200 while everything that is configured is served, 503 with the reasons otherwise.
 pub(crate) async fn ready(State(web): State<Web>) -> Response {
-    let alerts = of(&web).alerts;
+    let alerts = status_of(&web).alerts;
     if alerts.is_empty() {
         return "ready\n".into_response();
     }
@@ -98,7 +95,8 @@ pub(crate) async fn ready(State(web): State<Web>) -> Response {
         .into_response()
 }
 
-fn of(web: &Web) -> Status {
+/// How the node is.
+pub(crate) fn status_of(web: &Web) -> Status {
     let control = web.control();
     let model = control.model();
     let (portals, stores) = (control.port_statuses(), control.store_statuses());
@@ -117,18 +115,9 @@ fn of(web: &Web) -> Status {
         .filter_map(|portal| Some(format!("{}: {}", portal.id, portal.problem.as_ref()?)));
     let refused = control.refused_units().into_iter();
     let refused = refused.map(|(id, problem)| format!("unit {id} is not served: {problem}"));
-    let erasures = control.erasures();
-    let failed = erasures.iter().filter(|erasure| erasure.percent.is_none());
-    let failed: Vec<_> = failed
-        .map(|erasure| {
-            let word = match erasure.operation {
-                EraseOperation::Format => "formatting",
-                EraseOperation::Sanitize => "sanitizing",
-            };
-            let unit = &erasure.unit;
-            format!("{word} unit {unit} failed: it cannot be used until its initiator has repeated that")
-        })
-        .collect();
+    let jobs = control.jobs().into_iter();
+    let jobs = jobs.filter(|job| job.kind != JobKind::Clone && job.state == JobState::Failed);
+    let closed_units = jobs.map(|job| format!("{}: {}", job.subject, job.problem.unwrap_or_default()));
     Status {
         version: web.0.version.to_owned(),
         uptime: web.0.began.elapsed().as_secs(),
@@ -138,9 +127,8 @@ fn of(web: &Web) -> Status {
         luns: model.all::<LunMap>().count(),
         sessions: control.sessions().len(),
         half_open_logins: control.half_open_logins().len(),
-        erasures,
         abandoned_commands: control.node().abandoned_commands(),
-        alerts: missing.chain(refused).chain(closed).chain(failed).collect(),
+        alerts: missing.chain(refused).chain(closed).chain(closed_units).collect(),
         portals,
         stores,
     }
