@@ -113,6 +113,8 @@ fn of(web: &Web) -> Status {
         .filter_map(|portal| Some(format!("{}: {}", portal.id, portal.problem.as_ref()?)));
     let refused = control.refused_units().into_iter();
     let refused = refused.map(|(id, problem)| format!("unit {id} is not served: {problem}"));
+    let unreached = control.unreached_targets().into_iter();
+    let unreached = unreached.map(|name| format!("no portal leads to target {name}"));
     Status {
         version: web.0.version.to_owned(),
         uptime: web.0.began.elapsed().as_secs(),
@@ -123,7 +125,7 @@ fn of(web: &Web) -> Status {
         sessions: control.sessions().len(),
         half_open_logins: control.half_open_logins().len(),
         abandoned_commands: control.node().abandoned_commands(),
-        alerts: missing.chain(refused).chain(closed).collect(),
+        alerts: missing.chain(refused).chain(closed).chain(unreached).collect(),
         portals,
         stores,
     }
