@@ -40,10 +40,24 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: client::Common,
     },
+    /// Long work: list, wait, cancel.
+    Job {
+        #[command(subcommand)]
+        command: client::JobCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
     /// LUNs of targets.
     Lun {
         #[command(subcommand)]
         command: client::LunCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// What initiators reserved: list, show, clear.
+    Reservation {
+        #[command(subcommand)]
+        command: client::ReservationCommand,
         #[command(flatten)]
         common: client::Common,
     },

@@ -1,10 +1,10 @@
-//! An initiator that logs in, and stays until it is dropped or sent away.
+//! An initiator that logs in, and stays until it is dropped or sent away; or asks for the targets there are.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response};
-use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Sn, Tsih, text};
+use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response, TextRequest};
+use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Lun, Sn, Tsih, Ttt, text};
 
 use super::PATIENCE;
 
@@ -47,7 +47,7 @@ impl<'a> Login<'a> {
             text::push_pair(&mut data, key, value);
         }
         send(&mut socket, &Request::Login(request()), &data).unwrap();
-        match receive(&mut socket).unwrap() {
+        match receive(&mut socket).unwrap().0 {
             Response::Login(login) if login.status == LoginStatus::Success => Ok(Session { socket }),
             Response::Login(login) => Err(login.status),
             other => panic!("unexpected answer to a login: {other:?}"),
@@ -64,6 +64,51 @@ impl Session {
             Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
         }
     }
+}
+
+/// The TargetName and TargetAddress records that a portal gives.
+pub(crate) fn discover(portal: SocketAddr) -> Vec<String> {
+    let mut socket = TcpStream::connect(portal).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut asked = Vec::new();
+    for (key, value) in [("InitiatorName", NAME), ("SessionType", "Discovery")] {
+        text::push_pair(&mut asked, key, value);
+    }
+    send(&mut socket, &Request::Login(request()), &asked).unwrap();
+    let mut next = match receive(&mut socket).unwrap().0 {
+        Response::Login(login) if login.status == LoginStatus::Success => login.stat_sn.next(),
+        other => panic!("not let in: {other:?}"),
+    };
+    asked.clear();
+    text::push_pair(&mut asked, "SendTargets", "All");
+    let (mut ttt, mut answer) = (Ttt::RESERVED, Vec::new());
+    loop {
+        let request = TextRequest {
+            immediate: true,
+            is_final: true,
+            continues: false,
+            lun: Lun::ZERO,
+            itt: Itt(2),
+            ttt,
+            cmd_sn: Sn(1),
+            exp_stat_sn: next,
+        };
+        send(&mut socket, &Request::Text(request), &asked).unwrap();
+        let (Response::Text(response), piece) = receive(&mut socket).unwrap() else {
+            panic!("no answer to SendTargets");
+        };
+        answer.extend(piece);
+        if response.is_final {
+            break;
+        }
+        (ttt, next) = (response.ttt, response.stat_sn.next());
+        asked.clear();
+    }
+    let pairs = text::parse_pairs(&answer).unwrap();
+    pairs
+        .iter()
+        .map(|pair| format!("{}={}", pair.key, pair.value))
+        .collect()
 }
 
 fn request() -> LoginRequest {
@@ -96,11 +141,14 @@ fn send(socket: &mut TcpStream, request: &Request, data: &[u8]) -> io::Result<()
     socket.write_all(&bytes)
 }
 
-fn receive(socket: &mut TcpStream) -> io::Result<Response> {
+fn receive(socket: &mut TcpStream) -> io::Result<(Response, Vec<u8>)> {
     let mut bhs = [0; BHS_LEN];
     socket.read_exact(&mut bhs)?;
     let frame = Frame::of(&bhs);
     let mut data = vec![0; frame.ahs_len + frame.data_len + frame.padding()];
     socket.read_exact(&mut data)?;
-    Response::decode(&bhs).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+    data.truncate(frame.ahs_len + frame.data_len);
+    let response = Response::decode(&bhs)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+    Ok((response, data))
 }

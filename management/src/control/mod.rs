@@ -6,6 +6,9 @@
 
 mod change;
 mod config;
+mod duplicate;
+mod jobs;
+mod reservations;
 mod sessions;
 mod tend;
 
@@ -16,6 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use target_core::iscsi::Node;
 
 pub use change::{Change, ChangeError, Edit, Outcome, Precondition};
+pub use duplicate::CloneRequest;
+pub use jobs::{Job, JobKind, JobState};
+pub use reservations::{Port, Registrant, ReservationKind, ReservedLun, UnitReservations};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 
 use crate::events::{Event, EventKind, EventLog};
@@ -36,6 +42,8 @@ pub struct Control {
     events: Arc<EventLog>,
     entropy: fn(&mut [u8]),
     directory: PathBuf,
+    /// Long work of this run.
+    jobs: jobs::Jobs,
     /// Units that are being looked at; one that is stuck is not asked again.
     looking: Mutex<BTreeSet<String>>,
 }
@@ -83,6 +91,7 @@ impl Control {
             events,
             entropy,
             directory,
+            jobs: jobs::Jobs::default(),
             looking: Mutex::default(),
         }))
     }
@@ -127,6 +136,26 @@ impl Control {
     #[must_use]
     pub fn refused_units(&self) -> Vec<(String, String)> {
         self.live().refused().clone().into_iter().collect()
+    }
+
+    /// Targets that no portal leads to.
+    #[must_use]
+    pub fn unreached_targets(&self) -> Vec<String> {
+        let directory = self.node.directory();
+        let leads = |target: &target_core::control::Target| {
+            let portals = directory
+                .portals
+                .iter()
+                .chain(directory.other_portals.values().flatten());
+            portals
+                .into_iter()
+                .any(|portal| target.device.has_port(portal.tpgt))
+        };
+        let targets = directory.targets.values();
+        targets
+            .filter(|target| !leads(target))
+            .map(|target| target.name.to_string())
+            .collect()
     }
 
     /// How every portal is.

@@ -44,7 +44,7 @@ pub struct Defaults {
     pub portals: Vec<Portal>,
     /// Those of other transports than TCP, by its name.
     pub other_portals: BTreeMap<&'static str, Vec<Portal>>,
-    /// Their portal groups, by which every target can be reached, and the access state each is in at first.
+    /// Their portal groups, and the access state each is in at first.
     pub groups: Vec<(Tpgt, Option<AccessState>)>,
     /// Where the program says over HTTP how it is.
     pub management_url: Option<String>,
@@ -80,20 +80,13 @@ struct LiveUnit {
 
 #[derive(Debug)]
 struct LiveDevice {
-    portal_group: u16,
     device: Arc<TargetDevice>,
 }
 
 impl LiveDevice {
-    /// A device without units, reached by its own portal group and by those of the start.
-    fn new(target: &crate::model::Target, defaults: &Defaults) -> Self {
-        let own = Tpgt(target.portal_group);
-        let mut ports: Vec<Tpgt> = defaults.groups.iter().map(|(group, _)| *group).collect();
-        if !ports.contains(&own) {
-            ports.push(own);
-        }
-        ports.sort();
-        let device = TargetDevice::new(target.name.0.clone(), &ports);
+    /// A device without units.
+    fn new(target: &crate::model::Target, groups: &[Tpgt], defaults: &Defaults) -> Self {
+        let device = TargetDevice::new(target.name.0.clone(), groups);
         for (group, state) in &defaults.groups {
             if let Some(state) = state {
                 device.set_access_state(*group, *state);
@@ -102,10 +95,7 @@ impl LiveDevice {
         if let Some(url) = &defaults.management_url {
             device.set_management_url(url.clone());
         }
-        Self {
-            portal_group: target.portal_group,
-            device,
-        }
+        Self { device }
     }
 }
 
@@ -241,6 +231,11 @@ impl Live {
         &self.refused
     }
 
+    /// What is reserved on units, as it is kept.
+    pub(crate) fn reservation_files(&self) -> ReservationFiles {
+        self.keeping.reservations.files().clone()
+    }
+
     /// The open stores, to be flushed at the end.
     pub(crate) fn open_stores(&self) -> Vec<(String, Arc<dyn BlockStore>)> {
         self.stores.open()
@@ -315,8 +310,7 @@ impl Live {
         let mut devices = std::mem::take(&mut self.devices);
         devices.retain(|name, live| {
             let target = model.get::<crate::model::Target>(name.as_str());
-            let stays =
-                target.is_some_and(|target| target.enabled && target.portal_group == live.portal_group);
+            let stays = target.is_some_and(|target| target.enabled);
             let wanted = if stays {
                 targets::wanted_luns(model, name, &self.units)
             } else {
@@ -337,15 +331,18 @@ impl Live {
     }
 
     fn map_what_is_wanted(&mut self, model: &Model) {
+        let sessions = self.node.sessions();
         for target in model
             .all::<crate::model::Target>()
             .filter(|target| target.enabled)
         {
             let name = &target.name.0;
+            let groups = targets::portal_groups(model, target, &self.defaults, &sessions);
             let live = self
                 .devices
                 .entry(name.clone())
-                .or_insert_with(|| LiveDevice::new(target, &self.defaults));
+                .or_insert_with(|| LiveDevice::new(target, &groups, &self.defaults));
+            live.device.set_portal_groups(&groups);
             let there: BTreeMap<_, _> = live.device.luns().into_iter().collect();
             for (number, unit) in targets::wanted_luns(model, name, &self.units) {
                 if !there.contains_key(&number) {
@@ -362,6 +359,9 @@ impl Live {
             let Some(name) = &session.target else { continue };
             let admitted = directory.targets.get(name).is_some_and(|target| {
                 target.access.admits(&session.initiator.name, session.peer.ip())
+                    && session
+                        .portal_group
+                        .is_some_and(|group| target.device.has_port(group))
                     && self
                         .devices
                         .get(name)

@@ -8,6 +8,7 @@ use target_core::control::{
     Access, AccessRule as CoreRule, Advertised, ChapCredential, ChapPolicy, Directory, Parameters, Portal,
     Secret,
 };
+use target_core::iscsi::SessionView;
 use target_core::scsi::{DeviceType, LogicalUnit, SoftThreshold, UnitConfig};
 
 use super::{Defaults, LiveDevice, LiveUnit};
@@ -33,7 +34,7 @@ pub(super) fn directory(
             let served = target_core::control::Target {
                 name: target.name.0.clone(),
                 alias: target.alias.clone(),
-                tpgt: Tpgt(target.portal_group),
+                tpgt: live.device.portal_groups().first().copied().unwrap_or(Tpgt(1)),
                 access: rules.access(model, target),
                 chap: chap(model, &target.authentication, &defaults.chap),
                 parameters: self::parameters(&parameters, &target.limits),
@@ -65,6 +66,35 @@ pub(super) fn directory(
         discovery_chap: chap(model, &settings.discovery, &ChapPolicy::Open),
         discovery_parameters: parameters,
     }
+}
+
+/// The portal groups that lead to a target. One that names none is reached by all there are, and by those that its sessions
+/// came by.
+pub(super) fn portal_groups(
+    model: &Model,
+    target: &Target,
+    defaults: &Defaults,
+    sessions: &[SessionView],
+) -> Vec<Tpgt> {
+    let mut groups: Vec<Tpgt> = if target.portal_groups.is_empty() {
+        let given = defaults.groups.iter().map(|(group, _)| *group);
+        let portals = model.all::<crate::model::Portal>();
+        let of_target = sessions
+            .iter()
+            .filter(|session| session.target.as_ref() == Some(&target.name.0));
+        given
+            .chain(portals.map(|portal| Tpgt(portal.portal_group)))
+            .chain(of_target.filter_map(|session| session.portal_group))
+            .collect()
+    } else {
+        target.portal_groups.iter().copied().map(Tpgt).collect()
+    };
+    if groups.is_empty() {
+        groups.push(Tpgt(1));
+    }
+    groups.sort();
+    groups.dedup();
+    groups
 }
 
 /// Who may log in to one target.

@@ -4,7 +4,9 @@ mod access;
 mod config;
 mod events;
 mod extract;
+mod jobs;
 mod objects;
+mod reservations;
 mod routes;
 mod sessions;
 mod status;
@@ -26,6 +28,8 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     objects::add_all(&mut routes);
     config::add(&mut routes);
     sessions::add(&mut routes);
+    reservations::add(&mut routes);
+    jobs::add(&mut routes);
     events::add(&mut routes);
     status::add(&mut routes);
     access::add(&mut routes);

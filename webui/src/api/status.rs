@@ -118,6 +118,8 @@ pub(crate) fn status_of(web: &Web) -> Status {
     let jobs = control.jobs().into_iter();
     let jobs = jobs.filter(|job| job.kind != JobKind::Clone && job.state == JobState::Failed);
     let closed_units = jobs.map(|job| format!("{}: {}", job.subject, job.problem.unwrap_or_default()));
+    let unreached = control.unreached_targets().into_iter();
+    let unreached = unreached.map(|name| format!("no portal leads to target {name}"));
     Status {
         version: web.0.version.to_owned(),
         uptime: web.0.began.elapsed().as_secs(),
@@ -128,7 +130,7 @@ pub(crate) fn status_of(web: &Web) -> Status {
         sessions: control.sessions().len(),
         half_open_logins: control.half_open_logins().len(),
         abandoned_commands: control.node().abandoned_commands(),
-        alerts: missing.chain(refused).chain(closed).chain(closed_units).collect(),
+        alerts: missing.chain(refused).chain(closed).chain(unreached).chain(closed_units).collect(),
         portals,
         stores,
     }
