@@ -6,14 +6,20 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
-use axum::Router;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::{Extension, Router};
 use management::access::Gate;
 use management::control::Control;
+use management::exposition::{self, Cores, Exposition};
+use target_core::iscsi::Node;
 use tokio::net::UnixListener;
 use tracing::{info, warn};
-use webui::{Web, router, serve_tcp, serve_unix, server_config};
+use webui::{Peer, Web, router, serve_tcp, serve_unix, server_config};
 
 use crate::cli::ServeArgs;
 use crate::error::StartError;
@@ -65,15 +71,11 @@ impl Admin {
     }
 
     /// Serves the administration of `control` until it is dropped.
-    pub(crate) async fn serve(self, control: &Arc<Control>) -> Result<(), StartError> {
+    pub(crate) async fn serve(self, control: &Arc<Control>, cores: Cores) -> Result<(), StartError> {
         let gate = Gate::new(Arc::clone(control));
         let given = self.set_up_token.is_some();
         let token = gate.needs_set_up().then(|| gate.open_set_up(self.set_up_token));
-        let router = router(Web::new(
-            Arc::clone(&gate),
-            env!("CARGO_PKG_VERSION"),
-            String::new,
-        ));
+        let router = router(Web::new(Arc::clone(&gate), env!("CARGO_PKG_VERSION"), cores));
         let socket = open_socket(control.directory());
         let on_socket = async {
             match socket {
@@ -129,8 +131,9 @@ impl Admin {
         }
     }
 
-    /// Where nothing is saved there is nothing to administer: `/healthz` alone is answered.
-    pub(crate) async fn serve_health(self) -> Result<(), StartError> {
+    /// Where nothing is saved there is nothing to administer: `/healthz` is answered, and `/metrics` to this host, since
+    /// there is nobody who could prove who he is.
+    pub(crate) async fn serve_health(self, node: Arc<Node>, cores: Cores) -> Result<(), StartError> {
         let Some(listener) = self.listener else {
             return std::future::pending().await;
         };
@@ -139,7 +142,21 @@ impl Admin {
             source,
         };
         let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
-        let router = Router::new().route("/healthz", get(async || "ok\n"));
+        let began = Instant::now();
+        let metrics = async move |Extension(peer): Extension<Peer>| {
+            if !matches!(peer, Peer::Address(address) if address.is_loopback()) {
+                let text = "metrics are for this host alone: with --export nobody can log in\n";
+                return (StatusCode::FORBIDDEN, text).into_response();
+            }
+            let mut out = Exposition::default();
+            out.program(env!("CARGO_PKG_VERSION"), began.elapsed());
+            out.node(&node);
+            out.cores(&cores);
+            ([(CONTENT_TYPE, exposition::CONTENT_TYPE)], out.into_text()).into_response()
+        };
+        let router = Router::new()
+            .route("/healthz", get(async || "ok\n"))
+            .route("/metrics", get(metrics));
         serve_tcp(listener, None, router).await;
         Ok(())
     }

@@ -19,8 +19,9 @@ use axum::http::{HeaderValue, header};
 use axum::middleware;
 use axum::routing::get;
 use management::access::Gate;
+use management::exposition::Cores;
 
-pub use api::{ConfigQuery, DeleteQuery, Diff, Page, Status, description};
+pub use api::{ConfigQuery, DeleteQuery, Diff, Page, RateHistory, Status, description};
 pub use problem::{ProblemDetails, Refusal};
 pub use serve::{Peer, Scheme, serve_tcp, serve_unix};
 pub use tls::{TlsError, server_config};
@@ -34,18 +35,18 @@ struct Inner {
     gate: Arc<Gate>,
     began: Instant,
     version: &'static str,
-    metrics: fn() -> String,
+    cores: Cores,
 }
 
 impl Web {
-    /// `version` is the program's; `metrics` gives further lines for `/metrics`, in Prometheus' text form.
+    /// `version` is the program's; `cores` are asked when somebody wants metrics.
     #[must_use]
-    pub fn new(gate: Arc<Gate>, version: &'static str, metrics: fn() -> String) -> Self {
+    pub fn new(gate: Arc<Gate>, version: &'static str, cores: Cores) -> Self {
         Self(Arc::new(Inner {
             gate,
             began: Instant::now(),
             version,
-            metrics,
+            cores,
         }))
     }
 

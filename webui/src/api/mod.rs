@@ -7,6 +7,7 @@ mod extract;
 mod objects;
 mod routes;
 mod sessions;
+mod stats;
 mod status;
 
 use axum::Router;
@@ -14,6 +15,7 @@ use utoipa::openapi::OpenApi;
 
 pub use config::{ConfigQuery, Diff};
 pub use objects::{DeleteQuery, Page};
+pub use stats::RateHistory;
 pub use status::Status;
 pub(crate) use status::ready;
 
@@ -28,6 +30,7 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     sessions::add(&mut routes);
     events::add(&mut routes);
     status::add(&mut routes);
+    stats::add(&mut routes);
     access::add(&mut routes);
     routes.finish()
 }
