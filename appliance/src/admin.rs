@@ -6,15 +6,20 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
-use axum::Router;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::{Extension, Router};
 use management::access::Gate;
 use management::control::Control;
-use rustls::ServerConfig;
+use management::exposition::{self, Cores, Exposition};
+use target_core::iscsi::Node;
 use tokio::net::UnixListener;
 use tracing::{info, warn};
-use webui::{Certificate, Web, router, serve_tcp, serve_unix, server_config};
+use webui::{Peer, Web, router, serve_tcp, serve_unix, server_config};
 
 use crate::cli::ServeArgs;
 use crate::error::StartError;
@@ -66,18 +71,12 @@ impl Admin {
     }
 
     /// Serves the administration of `control` until it is dropped.
-    pub(crate) async fn serve(self, control: &Arc<Control>) -> Result<(), StartError> {
-        let tls = self.tls_config(control)?;
+    pub(crate) async fn serve(self, control: &Arc<Control>, cores: Cores) -> Result<(), StartError> {
         let gate = Gate::new(Arc::clone(control));
         let given = self.set_up_token.is_some();
         let token = gate.needs_set_up().then(|| gate.open_set_up(self.set_up_token));
-        let router = router(Web::new(
-            Arc::clone(&gate),
-            env!("CARGO_PKG_VERSION"),
-            String::new,
-            tls.as_ref().map(|(_, certificate)| certificate.clone()),
-        ));
-        let tls = tls.map(|(config, _)| config);
+        let web = Web::new(Arc::clone(&gate), env!("CARGO_PKG_VERSION"), cores);
+        let router = router(web.clone());
         let socket = open_socket(control.directory());
         let on_socket = async {
             match socket {
@@ -98,6 +97,22 @@ impl Admin {
             };
             let address = listener.local_addr().map_err(system)?;
             let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
+            let own = match &self.tls {
+                Tls::No | Tls::Made => None,
+                Tls::Own(certificate, key) => Some((certificate.as_path(), key.as_path())),
+            };
+            let tls = match &self.tls {
+                Tls::No => None,
+                Tls::Made | Tls::Own(..) => {
+                    let config = server_config(own, control.directory(), names(address));
+                    let refused = |error: webui::TlsError| {
+                        StartError::option("--admin", address.to_string(), error.to_string())
+                    };
+                    let (config, certificate) = config.map_err(refused)?;
+                    web.tell_certificate(certificate);
+                    Some(config)
+                }
+            };
             let scheme = if tls.is_some() { "https" } else { "http" };
             info!("management at {scheme}://{address}");
             match token {
@@ -119,24 +134,9 @@ impl Admin {
         }
     }
 
-    /// What TLS needs, where the port speaks it.
-    fn tls_config(&self, control: &Control) -> Result<Option<(Arc<ServerConfig>, Certificate)>, StartError> {
-        let Some(address) = self.listener.as_ref().and_then(|it| it.local_addr().ok()) else {
-            return Ok(None);
-        };
-        let own = match &self.tls {
-            Tls::No => return Ok(None),
-            Tls::Made => None,
-            Tls::Own(certificate, key) => Some((certificate.as_path(), key.as_path())),
-        };
-        let config = server_config(own, control.directory(), names(address));
-        config.map(Some).map_err(|error| {
-            StartError::option("--admin", address.to_string(), error.to_string())
-        })
-    }
-
-    /// Where nothing is saved there is nothing to administer: `/healthz` alone is answered.
-    pub(crate) async fn serve_health(self) -> Result<(), StartError> {
+    /// Where nothing is saved there is nothing to administer: `/healthz` is answered, and `/metrics` to this host, since
+    /// there is nobody who could prove who he is.
+    pub(crate) async fn serve_health(self, node: Arc<Node>, cores: Cores) -> Result<(), StartError> {
         let Some(listener) = self.listener else {
             return std::future::pending().await;
         };
@@ -145,7 +145,21 @@ impl Admin {
             source,
         };
         let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
-        let router = Router::new().route("/healthz", get(async || "ok\n"));
+        let began = Instant::now();
+        let metrics = async move |Extension(peer): Extension<Peer>| {
+            if !matches!(peer, Peer::Address(address) if address.is_loopback()) {
+                let text = "metrics are for this host alone: with --export nobody can log in\n";
+                return (StatusCode::FORBIDDEN, text).into_response();
+            }
+            let mut out = Exposition::default();
+            out.program(env!("CARGO_PKG_VERSION"), began.elapsed());
+            out.node(&node);
+            out.cores(&cores);
+            ([(CONTENT_TYPE, exposition::CONTENT_TYPE)], out.into_text()).into_response()
+        };
+        let router = Router::new()
+            .route("/healthz", get(async || "ok\n"))
+            .route("/metrics", get(metrics));
         serve_tcp(listener, None, router).await;
         Ok(())
     }

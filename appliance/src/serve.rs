@@ -139,11 +139,11 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     }
     let iser = common.portals.iter().filter(|portal| portal.over_rdma);
     let iser = iser.map(|portal| portal.address).collect();
-    let accepting_iser = iser::accept_all(iser, data, Arc::clone(&node), connections_max());
+    let accepting_iser = iser::accept_all(iser, Arc::clone(&data), Arc::clone(&node), connections_max());
     runtime.block_on(serve(
         &served,
         (&acceptor, accepting_iser),
-        admin,
+        (admin, data),
         &node,
         (signals, hangup),
     ))
@@ -199,10 +199,11 @@ impl Served {
         }
     }
 
-    async fn administer(&self, admin: Admin) -> Result<(), StartError> {
+    async fn administer(&self, admin: Admin, node: &Arc<Node>, data: Arc<Cores>) -> Result<(), StartError> {
+        let cores = management::exposition::Cores::new(move || data.view());
         match self {
-            Self::Exports(_) => admin.serve_health().await,
-            Self::Saved(control) => admin.serve(control).await,
+            Self::Exports(_) => admin.serve_health(Arc::clone(node), cores).await,
+            Self::Saved(control) => admin.serve(control, cores).await,
         }
     }
 
@@ -225,7 +226,7 @@ impl Served {
 async fn serve(
     served: &Served,
     (acceptor, accepting_iser): (&Acceptor, impl Future<Output = Infallible>),
-    admin: Admin,
+    (admin, data): (Admin, Arc<Cores>),
     node: &Arc<Node>,
     (mut signals, hangup): (StopSignals, Signal),
 ) -> Result<ExitCode, StartError> {
@@ -234,7 +235,7 @@ async fn serve(
         signal = signals.next() => info!("{signal}: stopping"),
         () = served.watch(hangup) => unreachable!("it watches until it is dropped"),
         never = accepting_iser => match never {},
-        result = served.administer(admin) => result?,
+        result = served.administer(admin, node, data) => result?,
     }
     acceptor.stop();
     let stop = async {

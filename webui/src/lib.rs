@@ -10,7 +10,7 @@ mod serve;
 mod tls;
 mod who;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::Router;
@@ -19,8 +19,9 @@ use axum::http::{HeaderValue, header};
 use axum::middleware;
 use axum::routing::get;
 use management::access::Gate;
+use management::exposition::Cores;
 
-pub use api::{ConfigQuery, DeleteQuery, Diff, Page, Status, description};
+pub use api::{ConfigQuery, DeleteQuery, Diff, Page, RateHistory, Status, description};
 pub use problem::{ProblemDetails, Refusal};
 pub use serve::{Peer, Scheme, serve_tcp, serve_unix};
 pub use tls::{Certificate, TlsError, server_config};
@@ -34,27 +35,31 @@ struct Inner {
     gate: Arc<Gate>,
     began: Instant,
     version: &'static str,
-    metrics: fn() -> String,
-    certificate: Option<Certificate>,
+    cores: Cores,
+    certificate: OnceLock<Certificate>,
 }
 
 impl Web {
-    /// `version` is the program's; `metrics` gives further lines for `/metrics`, in Prometheus' text form; `certificate` is
-    /// the one of TLS, where there is TLS.
+    /// `version` is the program's; `cores` are asked when somebody wants metrics.
     #[must_use]
-    pub fn new(
-        gate: Arc<Gate>,
-        version: &'static str,
-        metrics: fn() -> String,
-        certificate: Option<Certificate>,
-    ) -> Self {
+    pub fn new(gate: Arc<Gate>, version: &'static str, cores: Cores) -> Self {
         Self(Arc::new(Inner {
             gate,
             began: Instant::now(),
             version,
-            metrics,
-            certificate,
+            cores,
+            certificate: OnceLock::new(),
         }))
+    }
+
+    /// Tells pages of the certificate in use, once there is one.
+    pub fn tell_certificate(&self, certificate: Certificate) {
+        // Another one would be of another port: there is one.
+        drop(self.0.certificate.set(certificate));
+    }
+
+    pub(crate) fn certificate(&self) -> Option<&Certificate> {
+        self.0.certificate.get()
     }
 
     pub(crate) fn gate(&self) -> &Arc<Gate> {

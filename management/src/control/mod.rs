@@ -27,6 +27,7 @@ pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 use crate::events::{Event, EventKind, EventLog};
 use crate::live::{Accept, Defaults, Live, PortStatus, StoreStatus, UnitKeeping};
 use crate::model::{Model, Problem};
+use crate::rates::RateLog;
 use crate::state::State;
 
 /// The administration of one node.
@@ -40,6 +41,7 @@ pub struct Control {
     /// Locked for as long as it takes to look, or to follow a change; never while something is saved.
     live: Mutex<Live>,
     events: Arc<EventLog>,
+    rates: RateLog,
     entropy: fn(&mut [u8]),
     directory: PathBuf,
     /// Long work of this run.
@@ -84,6 +86,7 @@ impl Control {
             }
         }
         Ok(Arc::new(Self {
+            rates: RateLog::new(Arc::clone(&node)),
             node,
             model: RwLock::new(Arc::new(model)),
             writer: Arc::new(tokio::sync::Mutex::new(state)),
@@ -106,6 +109,12 @@ impl Control {
     #[must_use]
     pub const fn events(&self) -> &Arc<EventLog> {
         &self.events
+    }
+
+    /// How much is done, and how fast.
+    #[must_use]
+    pub const fn rates(&self) -> &RateLog {
+        &self.rates
     }
 
     /// The node that follows.

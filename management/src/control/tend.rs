@@ -19,7 +19,7 @@ use crate::model::{Model, Store, Unit};
 impl Control {
     /// Runs until it is dropped.
     pub async fn tend(self: Arc<Self>) {
-        tokio::join!(self.retry(), self.write_down());
+        tokio::join!(self.retry(), self.write_down(), self.rates.run());
     }
 
     async fn retry(&self) {

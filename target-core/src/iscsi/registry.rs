@@ -15,6 +15,7 @@ use super::params::QUERIES_SINCE;
 use super::place::{Entrance, Joining, SessionPlace};
 use super::{Admission, CloseReason, LinkInfo, NodeEvent, Order, SessionParams};
 use crate::control::{Directory, Target};
+use crate::metrics::{Gathered, Metrics};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 
 /// One target process as its connections see it.
@@ -26,6 +27,7 @@ pub struct Node {
     registry: Mutex<Registry>,
     abandoned: AtomicUsize,
     watchers: Watchers,
+    metrics: Metrics,
 }
 
 /// A session as a listing shows it.
@@ -129,6 +131,7 @@ impl Node {
             registry: Mutex::default(),
             abandoned: AtomicUsize::new(0),
             watchers: Watchers::default(),
+            metrics: Metrics::default(),
         })
     }
 
@@ -186,6 +189,18 @@ impl Node {
     #[must_use]
     pub fn watch(&self) -> broadcast::Receiver<Arc<NodeEvent>> {
         self.watchers.subscribe()
+    }
+
+    /// Everything that was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Gathered {
+        self.metrics
+            .gather(&self.directory(), self.watchers.logins().rows())
+    }
+
+    /// Where sessions count.
+    pub(crate) const fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Commands whose connection is gone and whose store operation still runs.

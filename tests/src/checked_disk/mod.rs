@@ -9,6 +9,7 @@ use backstores::{BlockStore, BufPool, IoBuf, StoreOptions, StoreSource};
 use bytes::Bytes;
 use iscsi_proto::pdu::TaskAttribute;
 use iscsi_proto::{Isid, Lun, Tpgt};
+use target_core::metrics::TurnClock;
 use target_core::nexus::{InitiatorPort, NexusId, TargetPort};
 use target_core::scsi::{LogicalUnit, Outcome, ScsiTask, SenseKey, Status, TargetDevice};
 use target_core::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
@@ -156,6 +157,7 @@ impl CheckedDisk {
             out_budget: Arc::new(Semaphore::new(4 << 20)),
             pool: Arc::clone(&self.pool),
             abort: AbortSignal::default(),
+            clock: TurnClock::new(std::time::Instant::now()),
         };
         let task = ScsiTask {
             lun: Lun::ZERO,

@@ -9,6 +9,7 @@ mod objects;
 mod reservations;
 mod routes;
 mod sessions;
+mod stats;
 mod status;
 
 use axum::Router;
@@ -16,6 +17,7 @@ use utoipa::openapi::OpenApi;
 
 pub use config::{ConfigQuery, Diff};
 pub use objects::{DeleteQuery, Page};
+pub use stats::RateHistory;
 pub use status::Status;
 pub(crate) use status::{ready, status_of};
 
@@ -32,6 +34,7 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     jobs::add(&mut routes);
     events::add(&mut routes);
     status::add(&mut routes);
+    stats::add(&mut routes);
     access::add(&mut routes);
     routes.finish()
 }
