@@ -24,7 +24,9 @@ use super::visitor::{AdminVisitor, OperatorVisitor, Visitor};
 use super::{notice, show};
 use crate::{Refusal, Web};
 
-pub(crate) use waiting::{Waiting, WaitingImports};
+pub(crate) use waiting::WaitingImports;
+
+use waiting::Waiting;
 
 #[derive(Template)]
 #[template(path = "configuration.html")]

@@ -8,7 +8,6 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use management::control::{EraseOperation, ErasureStatus};
 use management::live::{Condition, StoreStatus};
 use management::model::{Initiator, LunMap};
 use management::rates::{Rates, Sample};
@@ -16,7 +15,7 @@ use management::rates::{Rates, Sample};
 use super::frame::{Frame, Section, page};
 use super::visitor::Visitor;
 use super::words::Shown;
-use super::events;
+use super::{events, jobs};
 use crate::Web;
 use crate::api::{Status, status_of};
 
@@ -25,6 +24,7 @@ use crate::api::{Status, status_of};
 struct DashboardPage {
     frame: Frame,
     status: Status,
+    jobs: Vec<jobs::Row>,
     total: Shown,
     luns: Vec<LunRow>,
     /// LUNs that are not in the table.
@@ -84,6 +84,7 @@ async fn show_(State(web): State<Web>, visitor: Visitor) -> Response {
     let (stores, stores_left_out) = fullest(&status.stores);
     page(&DashboardPage {
         frame: visitor.frame(Section::Dashboard, "Dashboard"),
+        jobs: jobs::running(&web),
         total: Shown(sample.map(|sample| sample.total.clone())),
         luns,
         luns_left_out,
@@ -175,15 +176,6 @@ fn fullest(all: &[StoreStatus]) -> (Vec<StoreRow>, usize) {
     let left_out = rows.len().saturating_sub(STORES);
     rows.truncate(STORES);
     (rows, left_out)
-}
-
-/// What is done to a disk.
-fn erasing(erasure: &ErasureStatus) -> String {
-    let word = match erasure.operation {
-        EraseOperation::Format => "Formatting",
-        EraseOperation::Sanitize => "Sanitizing",
-    };
-    format!("{word} {}", erasure.unit)
 }
 
 /// Rows of each table of rates.

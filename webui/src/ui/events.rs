@@ -197,10 +197,14 @@ const fn words(kind: EventKind) -> (&'static str, &'static str) {
     match kind {
         EventKind::Changed => ("Changed", ""),
         EventKind::Grown => ("Grown", "ok"),
+        EventKind::JobCancelled => ("Work cancelled", "warn"),
+        EventKind::JobEnded => ("Work ended", ""),
+        EventKind::JobStarted => ("Work started", ""),
         EventKind::Kicked => ("Session closed", "warn"),
         EventKind::LoggedIn => ("Logged in", "ok"),
         EventKind::LoginFailed => ("Login failed", "bad"),
         EventKind::Missed => ("Events lost", "bad"),
+        EventKind::ReservationsCleared => ("Reservations cleared", "warn"),
         EventKind::SecretsShown => ("Secrets shown", "warn"),
         EventKind::SessionEnded => ("Session ended", ""),
         EventKind::Started => ("Started", ""),
@@ -224,13 +228,17 @@ fn kind<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Even
 }
 
 /// In the order of the filter: what one looks for first.
-const KINDS: [EventKind; 13] = [
+const KINDS: [EventKind; 17] = [
     EventKind::LoginFailed,
     EventKind::LoggedIn,
     EventKind::SessionEnded,
     EventKind::Kicked,
     EventKind::Changed,
     EventKind::Grown,
+    EventKind::ReservationsCleared,
+    EventKind::JobStarted,
+    EventKind::JobEnded,
+    EventKind::JobCancelled,
     EventKind::StoreMissing,
     EventKind::StoreReturned,
     EventKind::UserLoggedIn,

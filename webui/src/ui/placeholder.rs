@@ -1,0 +1,45 @@
+//! Pages that are not built yet: each says so and where the same is found in the API.
+
+use askama::Template;
+use axum::Router;
+use axum::response::Response;
+use axum::routing::get;
+
+use super::frame::{Frame, Section, page};
+use super::visitor::Visitor;
+use crate::Web;
+
+#[derive(Template)]
+#[template(path = "placeholder.html")]
+struct PlaceholderPage {
+    frame: Frame,
+    api: &'static str,
+}
+
+pub(super) fn routes() -> Router<Web> {
+    let all = [
+        ("/targets", Section::Targets, "Targets", "/api/v1/targets"),
+        ("/luns", Section::Luns, "LUNs", "/api/v1/luns"),
+        ("/stores", Section::Stores, "Stores", "/api/v1/stores"),
+        (
+            "/initiators",
+            Section::Initiators,
+            "Initiators",
+            "/api/v1/initiators",
+        ),
+    ];
+    all.into_iter()
+        .fold(Router::new(), |router, (path, section, title, api)| {
+            router.route(
+                path,
+                get(move |visitor: Visitor| show(visitor, section, title, api)),
+            )
+        })
+}
+
+async fn show(visitor: Visitor, section: Section, title: &'static str, api: &'static str) -> Response {
+    page(&PlaceholderPage {
+        frame: visitor.frame(section, title),
+        api,
+    })
+}
