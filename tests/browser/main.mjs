@@ -9,37 +9,38 @@ import { launch, open } from "./lib/judge.mjs";
 import { step, summary } from "./lib/report.mjs";
 import { fill } from "./lib/sample.mjs";
 import { life } from "./scenarios/life.mjs";
+import { logOut, setUp } from "./scenarios/people.mjs";
 import { plain } from "./scenarios/plain.mjs";
-import { logIn, setUp } from "./scenarios/people.mjs";
 import { tour } from "./scenarios/tour.mjs";
 
 const work = "target/browser";
 const shots = join(work, "shots");
 
-async function main(options) {
+async function main(onlyShots) {
   rmSync(shots, { recursive: true, force: true });
   mkdirSync(shots, { recursive: true });
   const appliance = await step("the program starts", () => Appliance.start(join(work, "lunaport.log")));
   if (!appliance) return;
-  let browser, busy;
+  let browser, inUse;
   try {
     browser = await launch();
     const admin = await open(browser, appliance.origin);
     const ready = await step("first start: the token of the log makes the first user", () => setUp(admin, shots));
-    if (ready === undefined) return;
+    if (!ready) return;
     const storageState = await admin.context.storageState();
-    if (!options.includes("--shots")) {
-      await tour(browser, appliance, storageState, join(shots, "empty"), { combinations: [["light", "desk"], ["dark", "phone"]] });
+    if (!onlyShots) {
+      const combinations = [["light", "desk"], ["dark", "phone"]];
+      await tour(browser, appliance, storageState, join(shots, "empty"), { combinations, isInUse: false });
       await life(admin, appliance, shots);
     }
-    busy = await step("the node gets into use", () => fill(appliance));
-    if (busy) await tour(browser, appliance, storageState, shots, {});
-    if (!options.includes("--shots")) {
-      await plain(browser, appliance);
-      await step("logging out ends the session", () => logIn.out(admin));
+    inUse = await step("the node gets into use", () => fill(appliance));
+    if (inUse) await tour(browser, appliance, storageState, join(shots, "in-use"), {});
+    if (!onlyShots) {
+      await plain(browser, appliance, shots);
+      await step("logging out ends the session", () => logOut(admin));
     }
   } finally {
-    await busy?.end();
+    await inUse?.end();
     await browser?.close();
     await step("the program ends cleanly", () => appliance.stop());
   }
@@ -50,5 +51,5 @@ if (options.some((option) => option !== "--shots")) {
   console.error("browser: unknown option, see the top of tests/browser/run");
   process.exit(2);
 }
-await main(options);
+await main(options.includes("--shots"));
 process.exit(summary());

@@ -1,28 +1,28 @@
-// An initiator that does one thing which no packaged tool does: it registers a key for a persistent reservation, takes
-// the reservation, and stays. Only the PDUs for that (RFC 7143, sections 11.2, 11.3, 11.12) and their CDBs (SPC-4).
+// An initiator that does one thing which no packaged tool does: it registers a key for a persistent reservation, may
+// take the reservation, and stays. Only the PDUs for that (RFC 7143, sections 11.2, 11.3, 11.12) and their CDBs (SPC-4).
 
 import { connect } from "node:net";
 
 import { Wrong } from "./report.mjs";
 
 export class Registrant {
-  /** Logs in, registers `key` at the LUN and reserves it: write exclusive, registrants only. */
-  static async reserve(portal, target, lun, name, key) {
+  /** Logs in and registers `key` at the LUN. */
+  static async register(portal, target, lun, name, key) {
     const it = new Registrant();
     const [host, port] = portal.split(":");
     it.socket = connect(Number(port), host);
-    it.received = Buffer.alloc(0);
-    it.socket.on("data", (chunk) => {
-      it.received = Buffer.concat([it.received, chunk]);
-      it.wake?.();
-    });
+    Object.assign(it, { lun, key, cmdSn: 1, expStatSn: 0, tag: 1, received: Buffer.alloc(0), answers: [] });
+    it.socket.on("data", (chunk) => it.take(chunk));
     it.socket.on("error", () => {});
     it.socket.on("close", () => it.wake?.());
-    Object.assign(it, { lun, cmdSn: 1, expStatSn: 0, tag: 1 });
     await it.logIn(name, target);
     await it.persistentReserveOut(0, 0, 0n, key);
-    await it.persistentReserveOut(1, 5, key, 0n);
     return it;
+  }
+
+  /** Takes the reservation: write exclusive, registrants only. */
+  async reserve() {
+    await this.persistentReserveOut(1, 5, this.key, 0n);
   }
 
   end() {
@@ -69,27 +69,39 @@ export class Registrant {
   async exchange(header, data) {
     header.writeUIntBE(data.length, 5, 3);
     this.socket.write(Buffer.concat([header, data, Buffer.alloc(-data.length & 3)]));
-    for (;;) {
-      const answer = await this.pdu();
-      // Pings of the target may come in between.
-      if (answer[0] === 0x20) continue;
-      this.expStatSn = answer.readUInt32BE(24) + 1;
-      return answer;
-    }
-  }
-
-  async pdu() {
-    for (;;) {
-      if (this.received.length >= 48) {
-        const length = 48 + ((this.received.readUIntBE(5, 3) + 3) & ~3);
-        if (this.received.length >= length) {
-          const header = this.received.subarray(0, 48);
-          this.received = this.received.subarray(length);
-          return header;
-        }
-      }
+    while (this.answers.length === 0) {
       if (this.socket.destroyed) throw new Wrong("the target closed the connection");
       await new Promise((done) => (this.wake = done));
     }
+    const answer = this.answers.shift();
+    this.expStatSn = answer.readUInt32BE(24) + 1;
+    return answer;
+  }
+
+  /** Cuts what comes into PDUs, and answers pings at once (section 11.18). */
+  take(chunk) {
+    this.received = Buffer.concat([this.received, chunk]);
+    while (this.received.length >= 48) {
+      const length = 48 + ((this.received.readUIntBE(5, 3) + 3) & ~3);
+      if (this.received.length < length) return;
+      const header = this.received.subarray(0, 48);
+      this.received = this.received.subarray(length);
+      if (header[0] === 0x20) this.pong(header);
+      else this.answers.push(header);
+    }
+    this.wake?.();
+  }
+
+  pong(ping) {
+    if (ping.readUInt32BE(20) === 0xffffffff) return;
+    const header = Buffer.alloc(48);
+    header[0] = 0x40;
+    header[1] = 0x80;
+    ping.copy(header, 8, 8, 16);
+    header.writeUInt32BE(0xffffffff, 16);
+    ping.copy(header, 20, 20, 24);
+    header.writeUInt32BE(this.cmdSn, 24);
+    header.writeUInt32BE(this.expStatSn, 28);
+    this.socket.write(header);
   }
 }

@@ -1,6 +1,7 @@
 // A node as somebody has it who uses it: several of everything, something of everything going on, something wrong.
 
 import { Busy, tool } from "./appliance.mjs";
+import { Registrant } from "./registrant.mjs";
 import { eventually } from "./report.mjs";
 
 export const TARGET = "iqn.2026-11.org.example:vm-disks";
@@ -48,19 +49,38 @@ export const CONFIGURATION = {
   ],
 };
 
-/** Puts the node into that state. The initiator that keeps a disk busy has to be ended. */
+/** Puts the node into that state. What it gives has to be ended. */
 export async function fill(appliance) {
   await appliance.api("PUT", "/config", CONFIGURATION);
-  const busy = new Busy(appliance.url(TARGET, 2));
-  // One that does not get in for each of three reasons.
-  const refused = [
-    ["iscsi-inq", appliance.url("iqn.2026-11.org.example:nowhere", 0)],
-    ["iscsi-inq", appliance.url(VAULT, 0)],
-    ["iscsi-inq", "-i", "iqn.2026-11.org.example:stranger", appliance.url("iqn.2026-11.org.example:retired", 0)],
-  ];
-  for (const [program, ...args] of refused) {
-    await tool(program, ...args).then(() => Promise.reject(new Error(`${args} got in`)), () => undefined);
+  await appliance.api("POST", "/tokens", { id: "prometheus", role: "viewer" });
+  await appliance.api("PUT", "/users/anna", { role: "operator", password: "another password" });
+  const busy = [new Busy(appliance.url(TARGET, 2)), new Busy(appliance.url(TARGET, 0))];
+  const hosts = [];
+  for (const [name, key] of [["host-a", 0xa1n], ["host-b", 0xb2n]]) {
+    const initiator = `iqn.2026-11.org.example:${name}`;
+    // The first of them reserves; the second registers, and is refused the rest.
+    const host = await Registrant.register(appliance.portal, TARGET, 1, initiator, key);
+    if (hosts.length === 0) await host.reserve();
+    hosts.push(host);
   }
-  await eventually("a session", async () => (await appliance.api("GET", "/sessions")).total > 0);
-  return busy;
+  // Those that do not get in, for three reasons, one of them twice.
+  const nowhere = appliance.url("iqn.2026-11.org.example:nowhere", 0);
+  for (const args of [
+    [nowhere],
+    [nowhere],
+    [appliance.url(VAULT, 0)],
+    ["-i", "iqn.2026-11.org.example:stranger", appliance.url("iqn.2026-11.org.example:retired", 0)],
+  ]) {
+    await tool("iscsi-inq", ...args).then(
+      () => Promise.reject(new Error(`${args} got in`)),
+      () => undefined,
+    );
+  }
+  await eventually("four sessions", async () => (await appliance.api("GET", "/sessions")).total >= 4);
+  return {
+    async end() {
+      for (const host of hosts) host.end();
+      for (const one of busy) await one.end();
+    },
+  };
 }

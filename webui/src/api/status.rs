@@ -130,7 +130,12 @@ pub(crate) fn status_of(web: &Web) -> Status {
         sessions: control.sessions().len(),
         half_open_logins: control.half_open_logins().len(),
         abandoned_commands: control.node().abandoned_commands(),
-        alerts: missing.chain(refused).chain(closed).chain(unreached).chain(closed_units).collect(),
+        alerts: missing
+            .chain(refused)
+            .chain(closed)
+            .chain(unreached)
+            .chain(closed_units)
+            .collect(),
         portals,
         stores,
     }

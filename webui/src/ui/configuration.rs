@@ -56,8 +56,14 @@ pub(super) fn routes() -> Router<Web> {
     Router::new()
         .route("/configuration", get(overview))
         .route("/configuration/export", get(export).post(export_secrets))
-        .route("/configuration/compare", post(compare).get(async || Redirect::to("/configuration")))
-        .route("/configuration/apply", post(apply).get(async || Redirect::to("/configuration")))
+        .route(
+            "/configuration/compare",
+            post(compare).get(async || Redirect::to("/configuration")),
+        )
+        .route(
+            "/configuration/apply",
+            post(apply).get(async || Redirect::to("/configuration")),
+        )
 }
 
 async fn overview(State(web): State<Web>, visitor: Visitor) -> Response {
@@ -88,7 +94,10 @@ fn file(document: &serde_json::Value) -> Response {
     let text = serde_json::to_string_pretty(document).expect("a value has a JSON form");
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
-        (header::CONTENT_DISPOSITION, "attachment; filename=\"lunaport.json\""),
+        (
+            header::CONTENT_DISPOSITION,
+            "attachment; filename=\"lunaport.json\"",
+        ),
     ];
     (headers, text + "\n").into_response()
 }
@@ -109,15 +118,31 @@ async fn compare(
         }
         Ok(document) => document,
         Err(problem) => {
-            form.complain("document", format!("{}: {}", problem.path, problem.problem), problem.fix);
+            form.complain(
+                "document",
+                format!("{}: {}", problem.path, problem.problem),
+                problem.fix,
+            );
             return Ok(again(&web, &visitor, form));
         }
     };
     let generation = web.control().model().generation;
-    let dry_run = Change { dry_run: true, ..Change::default() };
-    match web.control().apply(&visitor.actor, document.clone(), prune, dry_run).await {
+    let dry_run = Change {
+        dry_run: true,
+        ..Change::default()
+    };
+    match web
+        .control()
+        .apply(&visitor.actor, document.clone(), prune, dry_run)
+        .await
+    {
         Ok(outcome) => {
-            let waiting = Waiting { document, prune, generation, owner: visitor.actor.to_string() };
+            let waiting = Waiting {
+                document,
+                prune,
+                generation,
+                owner: visitor.actor.to_string(),
+            };
             let import = web.imports().keep(waiting, web.control().entropy());
             let page_ = compared(&visitor, import, prune, &outcome.differences, Vec::new());
             Ok(page(&page_))
@@ -147,13 +172,23 @@ async fn apply(
         ..Change::default()
     };
     let document = || waiting.document.clone();
-    match web.control().apply(&visitor.actor, document(), waiting.prune, change(false)).await {
+    match web
+        .control()
+        .apply(&visitor.actor, document(), waiting.prune, change(false))
+        .await
+    {
         Ok(outcome) => {
             let what = show::count(outcome.differences.len(), "object was", "objects were");
-            Ok(notice::done(&format!("{what} made what the document says."), "/configuration"))
+            Ok(notice::done(
+                &format!("{what} made what the document says."),
+                "/configuration",
+            ))
         }
         Err(ChangeError::InUse(uses)) => {
-            let outcome = web.control().apply(&visitor.actor, document(), waiting.prune, change(true)).await?;
+            let outcome = web
+                .control()
+                .apply(&visitor.actor, document(), waiting.prune, change(true))
+                .await?;
             let prune = waiting.prune;
             let import = web.imports().keep(waiting, web.control().entropy());
             let page_ = compared(&visitor, import, prune, &outcome.differences, uses);

@@ -76,7 +76,10 @@ async fn show_(State(web): State<Web>, visitor: Visitor) -> Response {
     let sample = sample.as_deref();
     let (luns, luns_left_out) = busiest(luns(&web, sample), |row| &row.rates);
     let (initiators, initiators_left_out) = busiest(initiators(&web, sample), |row| &row.rates);
-    let open = status.stores.iter().filter(|store| store.condition == Condition::Open);
+    let open = status
+        .stores
+        .iter()
+        .filter(|store| store.condition == Condition::Open);
     let capacity = Capacity {
         size: open.clone().filter_map(|store| store.size).sum(),
         used: open.filter_map(|store| store.allocated).sum(),
@@ -122,7 +125,10 @@ fn initiators(web: &Web, sample: Option<&Sample>) -> Vec<InitiatorRow> {
     }
     for row in sample.into_iter().flat_map(|sample| &sample.initiators) {
         if let Some(sum) = all.get_mut(&row.initiator) {
-            *sum = Some(sum.take().map_or_else(|| row.rates.clone(), |sum| together(&sum, &row.rates)));
+            *sum = Some(
+                sum.take()
+                    .map_or_else(|| row.rates.clone(), |sum| together(&sum, &row.rates)),
+            );
         }
     }
     let row = |(name, rates): (String, Option<Rates>)| InitiatorRow {
@@ -169,9 +175,17 @@ fn fullest(all: &[StoreStatus]) -> (Vec<StoreRow>, usize) {
     };
     let mut rows: Vec<_> = all
         .iter()
-        .map(|store| StoreRow { percent: percent(store), status: store.clone() })
+        .map(|store| StoreRow {
+            percent: percent(store),
+            status: store.clone(),
+        })
         .collect();
-    let order = |row: &StoreRow| (row.status.condition == Condition::Open, std::cmp::Reverse(row.percent));
+    let order = |row: &StoreRow| {
+        (
+            row.status.condition == Condition::Open,
+            std::cmp::Reverse(row.percent),
+        )
+    };
     rows.sort_by_key(order);
     let left_out = rows.len().saturating_sub(STORES);
     rows.truncate(STORES);
@@ -188,7 +202,12 @@ mod tests {
     use super::*;
 
     fn rates(iops: f64, mean_us: Option<f64>) -> Rates {
-        Rates { iops, mean_us, bytes_per_second: iops, ..Rates::default() }
+        Rates {
+            iops,
+            mean_us,
+            bytes_per_second: iops,
+            ..Rates::default()
+        }
     }
 
     #[test]
@@ -200,7 +219,9 @@ mod tests {
 
     #[test]
     fn the_busiest_come_first_and_the_rest_is_counted() {
-        let rows: Vec<Shown> = (0_u8..25).map(|it| Shown(Some(rates(f64::from(it), None)))).collect();
+        let rows: Vec<Shown> = (0_u8..25)
+            .map(|it| Shown(Some(rates(f64::from(it), None))))
+            .collect();
         let (shown, left_out) = busiest(rows, |row| row);
         assert_eq!(shown[0].0.as_ref().unwrap().iops, 24.0);
         assert_eq!((shown.len(), left_out), (20, 5));

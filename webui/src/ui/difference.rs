@@ -88,7 +88,9 @@ fn collect(name: &str, value: &Value, found: &mut BTreeMap<String, String>) {
 }
 
 fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
 #[cfg(test)]
@@ -109,7 +111,13 @@ mod tests {
         let fields: Vec<_> = shown
             .fields
             .iter()
-            .map(|field| (field.name.as_str(), field.before.as_deref(), field.after.as_deref()))
+            .map(|field| {
+                (
+                    field.name.as_str(),
+                    field.before.as_deref(),
+                    field.after.as_deref(),
+                )
+            })
             .collect();
         assert_eq!(
             fields,

@@ -103,7 +103,10 @@ async fn events(State(web): State<Web>, visitor: Visitor, Query(wanted): Query<W
         is_audit: false,
         is_filtered: wanted.kind.is_some(),
         rows,
-        live: wanted.before.is_none().then(|| format!("/events/live?kind={name}")),
+        live: wanted
+            .before
+            .is_none()
+            .then(|| format!("/events/live?kind={name}")),
         older: older.map(|before| format!("?kind={name}&before={before}")),
     })
 }
@@ -118,7 +121,10 @@ async fn audit(State(web): State<Web>, visitor: Visitor, Query(wanted): Query<Wa
         is_audit: true,
         is_filtered: false,
         rows,
-        live: wanted.before.is_none().then(|| "/events/live?kind=changed".to_owned()),
+        live: wanted
+            .before
+            .is_none()
+            .then(|| "/events/live?kind=changed".to_owned()),
         older: older.map(|before| format!("?before={before}")),
     })
 }
@@ -132,7 +138,9 @@ async fn live(
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
     let log = web.control().events();
     // A browser that comes back says what it has seen.
-    let seen = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
+    let seen = headers
+        .get("last-event-id")
+        .and_then(|value| value.to_str().ok()?.parse().ok());
     let seen = seen.unwrap_or_else(|| log.recent().first().map_or(0, |event| event.number));
     let (missed, live) = log.follow(seen);
     let events = stream::iter(missed).chain(stream::unfold(live, next));
@@ -155,7 +163,12 @@ async fn next(mut live: Receiver<Arc<Event>>) -> Option<(Arc<Event>, Receiver<Ar
 fn message(event: &Event) -> Option<sse::Event> {
     let rows = vec![Row::of(event)];
     let text = Rows { rows }.render().ok()?;
-    Some(sse::Event::default().id(event.number.to_string()).event("row").data(text.trim()))
+    Some(
+        sse::Event::default()
+            .id(event.number.to_string())
+            .event("row")
+            .data(text.trim()),
+    )
 }
 
 /// The newest of all kinds.

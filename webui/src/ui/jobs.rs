@@ -47,7 +47,9 @@ pub(super) fn routes() -> Router<Web> {
 /// What goes on now.
 pub(super) fn running(web: &Web) -> Vec<Row> {
     let jobs = web.control().jobs().into_iter();
-    jobs.filter(|job| job.state == JobState::Running).map(Row::of).collect()
+    jobs.filter(|job| job.state == JobState::Running)
+        .map(Row::of)
+        .collect()
 }
 
 async fn list(State(web): State<Web>, visitor: Visitor) -> Response {
@@ -106,10 +108,17 @@ impl Row {
             JobKind::Format => "Formatting",
             JobKind::Sanitize => "Sanitizing",
         };
-        let subject = job.subject.split_once('/').map_or(job.subject.as_str(), |(_, name)| name);
+        let subject = job
+            .subject
+            .split_once('/')
+            .map_or(job.subject.as_str(), |(_, name)| name);
         Self {
             title: format!("{word} {subject}"),
-            percent: if job.total == 0 { 0 } else { (job.done / (job.total / 100).max(1)).min(100) },
+            percent: if job.total == 0 {
+                0
+            } else {
+                (job.done / (job.total / 100).max(1)).min(100)
+            },
             job,
         }
     }

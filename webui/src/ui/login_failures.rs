@@ -89,7 +89,10 @@ impl Failure {
 
     /// Whether it is the same thing again, from the same host.
     fn is_like(&self, other: &Self) -> bool {
-        let host = |peer: &str| peer.rsplit_once(':').map_or_else(String::new, |(host, _)| host.to_owned());
+        let host = |peer: &str| {
+            peer.rsplit_once(':')
+                .map_or_else(String::new, |(host, _)| host.to_owned())
+        };
         let rest = |it: &Self| (it.initiator.clone(), it.target.clone(), it.reason.clone());
         host(&self.peer) == host(&other.peer) && rest(self) == rest(other)
     }
@@ -119,7 +122,10 @@ mod tests {
     use super::*;
 
     fn failure(time: u64, peer: &str, reason: &str) -> Failure {
-        Failure::of(time, &json!({"peer": peer, "reason": reason, "status": "NotFound"}))
+        Failure::of(
+            time,
+            &json!({"peer": peer, "reason": reason, "status": "NotFound"}),
+        )
     }
 
     #[test]

@@ -52,7 +52,10 @@ async fn ask(
     let ports = unit.registrants.iter().map(|registrant| &registrant.port);
     let present = ports.chain(&unit.reserved_by).filter(|port| port.tsih.is_some());
     Ok(page(&ClearPage {
-        frame: visitor.frame(Section::Reservations, format!("Clear the reservations of {}", unit.unit)),
+        frame: visitor.frame(
+            Section::Reservations,
+            format!("Clear the reservations of {}", unit.unit),
+        ),
         present: present.cloned().collect(),
         unit,
     }))
@@ -64,15 +67,23 @@ async fn clear(
     Path(unit): Path<String>,
     form: Form,
 ) -> Result<Response, Refusal> {
-    let done = web.control().clear_reservations(&visitor.actor, &unit, form.is_set("force")).await;
+    let done = web
+        .control()
+        .clear_reservations(&visitor.actor, &unit, form.is_set("force"))
+        .await;
     match done {
-        Ok(()) => Ok(notice::done(&format!("Nothing is reserved on {unit} any more."), "/reservations")),
+        Ok(()) => Ok(notice::done(
+            &format!("Nothing is reserved on {unit} any more."),
+            "/reservations",
+        )),
         Err(problem) => Ok(Refusal::from(problem).into_response()),
     }
 }
 
 fn find(web: &Web, unit: &str) -> Result<UnitReservations, Refusal> {
-    web.control().reservations_of(unit).ok_or_else(|| Refusal::not_found("logical unit"))
+    web.control()
+        .reservations_of(unit)
+        .ok_or_else(|| Refusal::not_found("logical unit"))
 }
 
 /// What a type of reservation means for who has none.

@@ -81,7 +81,11 @@ async fn list(State(web): State<Web>, visitor: Visitor) -> Response {
     })
 }
 
-async fn show(State(web): State<Web>, visitor: Visitor, Path(tsih): Path<String>) -> Result<Response, Refusal> {
+async fn show(
+    State(web): State<Web>,
+    visitor: Visitor,
+    Path(tsih): Path<String>,
+) -> Result<Response, Refusal> {
     let session = find(&web, &tsih)?;
     let model = web.control().model();
     let known = model.get::<Initiator>(&session.initiator);
@@ -126,7 +130,11 @@ async fn close(
 
 fn find(web: &Web, tsih: &str) -> Result<SessionStatus, Refusal> {
     let wanted: Option<u16> = tsih.parse().ok();
-    let found = web.control().sessions().into_iter().find(|session| Some(session.tsih) == wanted);
+    let found = web
+        .control()
+        .sessions()
+        .into_iter()
+        .find(|session| Some(session.tsih) == wanted);
     found.ok_or_else(|| Refusal::not_found("session any more"))
 }
 

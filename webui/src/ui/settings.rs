@@ -6,11 +6,11 @@ mod portals;
 mod tokens;
 
 use askama::Template;
+use axum::Extension;
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use axum::Extension;
 use management::live::PortStatus;
 use management::model::{AdvertisedAddress, Method, Portal, Settings, Transport};
 
@@ -46,13 +46,20 @@ pub(super) fn routes() -> Router<Web> {
         .merge(tokens::routes())
 }
 
-async fn overview(State(web): State<Web>, visitor: Visitor, Extension(scheme): Extension<Scheme>) -> Response {
+async fn overview(
+    State(web): State<Web>,
+    visitor: Visitor,
+    Extension(scheme): Extension<Scheme>,
+) -> Response {
     let model = web.control().model();
     let statuses = web.control().port_statuses();
     let portals = model.all::<Portal>().filter_map(|portal| {
         let id = portal.id.as_str();
         let status = statuses.iter().find(|status| status.id == id)?.clone();
-        Some(PortalRow { portal: portal.clone(), status })
+        Some(PortalRow {
+            portal: portal.clone(),
+            status,
+        })
     });
     let settings = model.settings();
     page(&SettingsPage {

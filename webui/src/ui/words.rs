@@ -28,7 +28,10 @@ impl Shown {
     /// Of a LUN.
     pub(super) fn of_lun(sample: Option<&Sample>, target: &str, lun: u16) -> Self {
         let mut rows = sample.into_iter().flat_map(|sample| &sample.luns);
-        Self(rows.find(|row| row.target == target && row.lun == lun).map(|row| row.rates.clone()))
+        Self(
+            rows.find(|row| row.target == target && row.lun == lun)
+                .map(|row| row.rates.clone()),
+        )
     }
 
     /// Of a session.
@@ -56,7 +59,9 @@ impl Shown {
     }
 
     pub(super) fn in_flight(&self) -> String {
-        self.0.as_ref().map_or_else(|| DASH.to_owned(), |rates| rates.in_flight.to_string())
+        self.0
+            .as_ref()
+            .map_or_else(|| DASH.to_owned(), |rates| rates.in_flight.to_string())
     }
 
     fn written(&self, value: impl Fn(&Rates) -> Option<f64>, units: &[&str]) -> String {
@@ -94,7 +99,17 @@ mod tests {
     #[test]
     fn rates_have_three_digits_and_their_unit() {
         let shown = [0.0, 1.5, 999.0, 1000.0, 12_345.0, 512_000_000.0].map(|value| scaled(value, &BYTES));
-        assert_eq!(shown, ["0 B/s", "1.50 B/s", "999 B/s", "1.00 kB/s", "12.3 kB/s", "512 MB/s"]);
+        assert_eq!(
+            shown,
+            [
+                "0 B/s",
+                "1.50 B/s",
+                "999 B/s",
+                "1.00 kB/s",
+                "12.3 kB/s",
+                "512 MB/s"
+            ]
+        );
         assert_eq!(scaled(4321.0, &OPERATIONS), "4.32 k");
         assert_eq!(scaled(87.0, &TIME), "87.0 µs");
     }

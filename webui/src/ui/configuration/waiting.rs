@@ -40,7 +40,9 @@ impl WaitingImports {
     /// Takes one away, when it is this one's.
     pub(crate) fn take(&self, name: &str, owner: &str) -> Option<Waiting> {
         let mut all = self.fresh();
-        let place = all.iter().position(|(it, _, waiting)| it == name && waiting.owner == owner)?;
+        let place = all
+            .iter()
+            .position(|(it, _, waiting)| it == name && waiting.owner == owner)?;
         all.remove(place).map(|(_, _, waiting)| waiting)
     }
 

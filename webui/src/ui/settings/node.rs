@@ -32,8 +32,16 @@ pub(super) fn routes() -> Router<Web> {
 
 async fn edit(State(web): State<Web>, OperatorVisitor(visitor): OperatorVisitor) -> Response {
     let settings = web.control().model().settings();
-    let roots: Vec<_> = settings.store_roots.iter().map(|root| root.display().to_string()).collect();
-    let limits: Vec<_> = settings.limits.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let roots: Vec<_> = settings
+        .store_roots
+        .iter()
+        .map(|root| root.display().to_string())
+        .collect();
+    let limits: Vec<_> = settings
+        .limits
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     let method = match settings.discovery.method {
         Method::Chap => "chap",
         Method::None => "none",
@@ -43,8 +51,20 @@ async fn edit(State(web): State<Web>, OperatorVisitor(visitor): OperatorVisitor)
         ("limits", limits.join("\n")),
         ("method", method.to_owned()),
     ];
-    fields.extend(settings.discovery.credentials.iter().map(|id| ("credentials", id.to_string())));
-    fields.extend(settings.discovery.mutual.iter().map(|id| ("mutual", id.to_string())));
+    fields.extend(
+        settings
+            .discovery
+            .credentials
+            .iter()
+            .map(|id| ("credentials", id.to_string())),
+    );
+    fields.extend(
+        settings
+            .discovery
+            .mutual
+            .iter()
+            .map(|id| ("mutual", id.to_string())),
+    );
     // What is saved is what was seen, or nothing.
     fields.push(("revision", revision(&web).to_string()));
     page(&shown(&web, &visitor, Form::of(fields)))
@@ -71,7 +91,10 @@ async fn change(
             Err(error) => form.refuse(&Refusal::from(error), field),
         }
     }
-    Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &shown(&web, &visitor, form)))
+    Ok(page_with(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        &shown(&web, &visitor, form),
+    ))
 }
 
 fn read(form: &mut Form) -> Option<Settings> {
@@ -82,14 +105,22 @@ fn read(form: &mut Form) -> Option<Settings> {
     let mut limits = BTreeMap::new();
     for line in lines(form.value("limits")) {
         let Some((name, value)) = line.split_once('=') else {
-            form.complain("limits", format!("{line:?} has no value"), "write NAME=VALUE, one a line");
+            form.complain(
+                "limits",
+                format!("{line:?} has no value"),
+                "write NAME=VALUE, one a line",
+            );
             continue;
         };
         limits.insert(name.trim().to_owned(), value.trim().to_owned());
     }
     let ids = |name: &str| -> Vec<Id> { form.all(name).filter_map(|id| id.parse().ok()).collect() };
     let discovery = Authentication {
-        method: if form.has("method", "chap") { Method::Chap } else { Method::None },
+        method: if form.has("method", "chap") {
+            Method::Chap
+        } else {
+            Method::None
+        },
         credentials: ids("credentials"),
         mutual: ids("mutual").into_iter().next(),
     };
@@ -97,7 +128,10 @@ fn read(form: &mut Form) -> Option<Settings> {
         return None;
     }
     Some(Settings {
-        store_roots: lines(form.value("store_roots")).into_iter().map(PathBuf::from).collect(),
+        store_roots: lines(form.value("store_roots"))
+            .into_iter()
+            .map(PathBuf::from)
+            .collect(),
         limits,
         discovery,
     })
@@ -105,7 +139,9 @@ fn read(form: &mut Form) -> Option<Settings> {
 
 /// The field that a problem's place belongs to.
 fn field(path: &str) -> Option<&'static str> {
-    ["store_roots", "limits"].into_iter().find(|name| path.contains(name))
+    ["store_roots", "limits"]
+        .into_iter()
+        .find(|name| path.contains(name))
 }
 
 fn shown(web: &Web, visitor: &Visitor, form: Form) -> NodePage {
@@ -117,5 +153,8 @@ fn shown(web: &Web, visitor: &Visitor, form: Form) -> NodePage {
 }
 
 fn revision(web: &Web) -> u64 {
-    web.control().model().revision(Kind::Settings, Settings::KEY).unwrap_or(0)
+    web.control()
+        .model()
+        .revision(Kind::Settings, Settings::KEY)
+        .unwrap_or(0)
 }

@@ -68,18 +68,28 @@ async fn create(
 ) -> Result<Response, Refusal> {
     let (name, role) = (form.parse::<Id>("name"), role(&mut form));
     let password = password_twice(&mut form);
-    if password.is_none() && form.complaint("password").is_none() && form.complaint("password_again").is_none() {
+    if password.is_none()
+        && form.complaint("password").is_none()
+        && form.complaint("password_again").is_none()
+    {
         form.complain("password", "is missing", "choose one");
     }
     if let (Some(name), Some(role), Some(password)) = (name, role, password) {
         let absent = vec![Precondition::Absent(Kind::User, name.to_string())];
         let text = format!("User {name} is made.");
-        match web.gate().put_user(&visitor.actor, name, role, Some(password), absent).await {
+        match web
+            .gate()
+            .put_user(&visitor.actor, name, role, Some(password), absent)
+            .await
+        {
             Ok(()) => return Ok(notice::done(&text, "/settings/users")),
             Err(error) => refuse(&mut form, error),
         }
     }
-    Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &users(&web, &visitor, form)))
+    Ok(page_with(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        &users(&web, &visitor, form),
+    ))
 }
 
 async fn edit(
@@ -88,7 +98,9 @@ async fn edit(
     Path(name): Path<String>,
 ) -> Result<Response, Refusal> {
     let model = web.control().model();
-    let user = model.get::<User>(&name).ok_or_else(|| Refusal::not_found("user"))?;
+    let user = model
+        .get::<User>(&name)
+        .ok_or_else(|| Refusal::not_found("user"))?;
     let form = Form::of([("role", word(user.role).to_owned())]);
     Ok(page(&user_page(&visitor, form, &name)))
 }
@@ -104,12 +116,19 @@ async fn change(
     let password = password_twice(&mut form);
     if let (Some(role), false) = (role, form.is_bad()) {
         let present = vec![Precondition::Present(Kind::User, name.clone())];
-        match web.gate().put_user(&visitor.actor, id, role, password, present).await {
+        match web
+            .gate()
+            .put_user(&visitor.actor, id, role, password, present)
+            .await
+        {
             Ok(()) => return Ok(notice::done(&format!("User {name} is saved."), "/settings/users")),
             Err(error) => refuse(&mut form, error),
         }
     }
-    Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &user_page(&visitor, form, &name)))
+    Ok(page_with(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        &user_page(&visitor, form, &name),
+    ))
 }
 
 async fn ask(
@@ -139,7 +158,10 @@ async fn delete(
 ) -> Result<Response, Refusal> {
     let id = known(&web, &name)?;
     web.gate().delete_user(&visitor.actor, &id).await?;
-    Ok(notice::done(&format!("User {name} is deleted."), "/settings/users"))
+    Ok(notice::done(
+        &format!("User {name} is deleted."),
+        "/settings/users",
+    ))
 }
 
 async fn own(visitor: Visitor) -> Response {
@@ -160,22 +182,44 @@ async fn change_own(
         form.complain("password", "is missing", "choose one");
     }
     if let (Some(password), false) = (password, form.is_bad()) {
-        let given = form.secret("password_now").map(|it| it.expose().to_owned()).unwrap_or_default();
+        let given = form
+            .secret("password_now")
+            .map(|it| it.expose().to_owned())
+            .unwrap_or_default();
         let role = visitor.actor.role;
         let changed = match web.gate().log_in(address(peer), &name, given).await {
-            Ok(_) => web.gate().put_user(&visitor.actor, id, role, Some(password), Vec::new()).await,
+            Ok(_) => {
+                web.gate()
+                    .put_user(&visitor.actor, id, role, Some(password), Vec::new())
+                    .await
+            }
             Err(GateError::Wrong(_)) => {
-                form.complain("password_now", "is not your password", "write the one you logged in with");
-                return Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &password_page(&visitor, form)));
+                form.complain(
+                    "password_now",
+                    "is not your password",
+                    "write the one you logged in with",
+                );
+                return Ok(page_with(
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    &password_page(&visitor, form),
+                ));
             }
             Err(error) => Err(error),
         };
         match changed {
-            Ok(()) => return Ok(notice::done("Your password is changed: log in with the new one.", "/login")),
+            Ok(()) => {
+                return Ok(notice::done(
+                    "Your password is changed: log in with the new one.",
+                    "/login",
+                ));
+            }
             Err(error) => refuse(&mut form, error),
         }
     }
-    Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &password_page(&visitor, form)))
+    Ok(page_with(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        &password_page(&visitor, form),
+    ))
 }
 
 /// The role that a form has.
@@ -224,7 +268,9 @@ fn refuse(form: &mut Form, error: GateError) {
 
 fn known(web: &Web, name: &str) -> Result<Id, Refusal> {
     let model = web.control().model();
-    let user = model.get::<User>(name).ok_or_else(|| Refusal::not_found("user"))?;
+    let user = model
+        .get::<User>(name)
+        .ok_or_else(|| Refusal::not_found("user"))?;
     Ok(user.name.clone())
 }
 

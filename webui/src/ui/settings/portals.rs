@@ -13,9 +13,9 @@ use management::model::{Id, Kind, Portal, Transport};
 
 use crate::ui::form::Form;
 use crate::ui::frame::{Frame, Section, page, page_with};
+use crate::ui::notice;
 use crate::ui::sure::Sure;
 use crate::ui::visitor::{OperatorVisitor, Visitor};
-use crate::ui::notice;
 use crate::{Refusal, Web};
 
 #[derive(Template)]
@@ -60,7 +60,9 @@ async fn edit(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     let model = web.control().model();
-    let portal = model.get::<Portal>(&id).ok_or_else(|| Refusal::not_found("portal"))?;
+    let portal = model
+        .get::<Portal>(&id)
+        .ok_or_else(|| Refusal::not_found("portal"))?;
     let transport = match portal.transport {
         Transport::Iser => "iser",
         Transport::Tcp => "tcp",
@@ -81,7 +83,9 @@ async fn change(
     mut form: Form,
 ) -> Result<Response, Refusal> {
     let model = web.control().model();
-    let portal = model.get::<Portal>(&id).ok_or_else(|| Refusal::not_found("portal"))?;
+    let portal = model
+        .get::<Portal>(&id)
+        .ok_or_else(|| Refusal::not_found("portal"))?;
     let made = read(&mut form, Some(portal.id.clone()));
     let present = |portal: &Portal| Precondition::Present(Kind::Portal, portal.id.to_string());
     save(&web, &visitor, form, &id, made, present).await
@@ -93,12 +97,18 @@ async fn ask(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     let model = web.control().model();
-    let portal = model.get::<Portal>(&id).ok_or_else(|| Refusal::not_found("portal"))?;
+    let portal = model
+        .get::<Portal>(&id)
+        .ok_or_else(|| Refusal::not_found("portal"))?;
     Ok(page(&Sure {
         frame: visitor.frame(Section::Settings, format!("Delete portal {id}")),
         effects: vec![
-            format!("Nobody can log in at {} any more, and discovery does not name it.", portal.address),
-            "Sessions that came in by it go on. When their connection is lost they need another way.".to_owned(),
+            format!(
+                "Nobody can log in at {} any more, and discovery does not name it.",
+                portal.address
+            ),
+            "Sessions that came in by it go on. When their connection is lost they need another way."
+                .to_owned(),
         ],
         action: format!("/settings/portals/{id}/delete"),
         hidden: Vec::new(),
@@ -131,7 +141,11 @@ fn read(form: &mut Form, id: Option<Id>) -> Option<Portal> {
     if portal_group.is_none() && form.complaint("portal_group").is_none() {
         form.complain("portal_group", "is no tag", "use 1 to 65535");
     }
-    let transport = if form.has("transport", "iser") { Transport::Iser } else { Transport::Tcp };
+    let transport = if form.has("transport", "iser") {
+        Transport::Iser
+    } else {
+        Transport::Tcp
+    };
     Some(Portal {
         id: id?,
         address: address?,
@@ -164,17 +178,26 @@ async fn save(
             Err(error) => form.refuse(&Refusal::from(error), field),
         }
     }
-    Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &shown(visitor, form, id)))
+    Ok(page_with(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        &shown(visitor, form, id),
+    ))
 }
 
 /// The field that a problem's place belongs to.
 fn field(path: &str) -> Option<&'static str> {
     let last = path.rsplit('/').next()?;
-    ["address", "portal_group", "transport"].into_iter().find(|it| *it == last)
+    ["address", "portal_group", "transport"]
+        .into_iter()
+        .find(|it| *it == last)
 }
 
 fn shown(visitor: &Visitor, form: Form, id: &str) -> PortalPage {
-    let title = if id.is_empty() { "New portal".to_owned() } else { format!("Portal {id}") };
+    let title = if id.is_empty() {
+        "New portal".to_owned()
+    } else {
+        format!("Portal {id}")
+    };
     PortalPage {
         frame: visitor.frame(Section::Settings, title),
         form,

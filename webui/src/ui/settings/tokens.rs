@@ -62,7 +62,10 @@ async fn create(
             Err(error) => form.refuse(&Refusal::from(error), |_| None),
         }
     }
-    Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &shown(&web, &visitor, form, None)))
+    Ok(page_with(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        &shown(&web, &visitor, form, None),
+    ))
 }
 
 async fn ask(
@@ -71,7 +74,9 @@ async fn ask(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     let model = web.control().model();
-    model.get::<Token>(&id).ok_or_else(|| Refusal::not_found("token"))?;
+    model
+        .get::<Token>(&id)
+        .ok_or_else(|| Refusal::not_found("token"))?;
     Ok(page(&Sure {
         frame: visitor.frame(Section::Settings, format!("Delete token {id}")),
         effects: vec!["Whatever uses it is refused from that moment on.".to_owned()],
@@ -89,7 +94,10 @@ async fn delete(
 ) -> Result<Response, Refusal> {
     let edits = vec![Edit::Delete(Kind::Token, id.clone())];
     web.control().change(&visitor.actor, Change::of(edits)).await?;
-    Ok(notice::done(&format!("Token {id} is deleted."), "/settings/tokens"))
+    Ok(notice::done(
+        &format!("Token {id} is deleted."),
+        "/settings/tokens",
+    ))
 }
 
 fn first() -> Form {
@@ -110,7 +118,10 @@ fn shown(web: &Web, visitor: &Visitor, form: Form, made: Option<NewToken>) -> To
 
 /// Seconds since 1970.
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 const LIVES: [(&str, &str); 4] = [
