@@ -13,6 +13,7 @@ use axum::Router;
 use utoipa::openapi::OpenApi;
 
 pub use config::{ConfigQuery, Diff};
+pub(crate) use objects::deletion;
 pub use objects::{DeleteQuery, Page};
 pub use status::Status;
 pub(crate) use status::ready;

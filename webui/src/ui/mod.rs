@@ -5,13 +5,21 @@
 
 mod assets;
 mod confirm;
+mod connect;
 mod entrance;
 mod failure;
 mod form;
 mod frame;
+mod initiators;
+mod list;
+mod luns;
 mod notice;
 mod placeholder;
+mod rule;
 mod show;
+mod snapshot;
+mod stores;
+mod targets;
 mod visitor;
 
 use axum::Router;
@@ -30,6 +38,10 @@ pub(crate) fn routes() -> Router<Web> {
     Router::new()
         .route("/assets/{name}", get(assets::send))
         .merge(entrance::routes())
+        .merge(initiators::routes())
+        .merge(luns::routes())
+        .merge(stores::routes())
+        .merge(targets::routes())
         .merge(placeholder::routes())
 }
 

@@ -19,15 +19,6 @@ struct PlaceholderPage {
 pub(super) fn routes() -> Router<Web> {
     let all = [
         ("/", Section::Dashboard, "Dashboard", "/api/v1/status"),
-        ("/targets", Section::Targets, "Targets", "/api/v1/targets"),
-        ("/luns", Section::Luns, "LUNs", "/api/v1/luns"),
-        ("/stores", Section::Stores, "Stores", "/api/v1/stores"),
-        (
-            "/initiators",
-            Section::Initiators,
-            "Initiators",
-            "/api/v1/initiators",
-        ),
         ("/sessions", Section::Sessions, "Sessions", "/api/v1/sessions"),
         (
             "/login-failures",
