@@ -16,6 +16,7 @@ use axum::Router;
 use utoipa::openapi::OpenApi;
 
 pub use config::{ConfigQuery, Diff};
+pub(crate) use objects::deletion;
 pub use objects::{DeleteQuery, Page};
 pub use stats::RateHistory;
 pub use status::Status;

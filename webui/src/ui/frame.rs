@@ -96,6 +96,11 @@ impl Frame {
         }
     }
 
+    /// A link for who may change something, nothing for others.
+    pub(super) const fn change_link<'a>(&self, href: &'a str) -> &'a str {
+        if self.may_change { href } else { "" }
+    }
+
     /// The navigation.
     pub(super) fn groups(&self) -> &'static [Group] {
         &NAVIGATION

@@ -6,6 +6,7 @@
 mod assets;
 mod configuration;
 mod confirm;
+mod connect;
 mod dashboard;
 mod difference;
 mod entrance;
@@ -13,16 +14,22 @@ mod events;
 mod failure;
 mod form;
 mod frame;
+mod initiators;
 mod jobs;
+mod list;
 mod login_failures;
+mod luns;
 mod negotiated;
 mod notice;
-mod placeholder;
 mod reservations;
+mod rule;
 mod sessions;
 mod settings;
 mod show;
+mod snapshot;
+mod stores;
 mod sure;
+mod targets;
 mod visitor;
 mod words;
 
@@ -46,12 +53,15 @@ pub(crate) fn routes() -> Router<Web> {
         .merge(dashboard::routes())
         .merge(entrance::routes())
         .merge(events::routes())
+        .merge(initiators::routes())
         .merge(jobs::routes())
         .merge(login_failures::routes())
+        .merge(luns::routes())
         .merge(reservations::routes())
         .merge(sessions::routes())
         .merge(settings::routes())
-        .merge(placeholder::routes())
+        .merge(stores::routes())
+        .merge(targets::routes())
 }
 
 #[cfg(test)]

@@ -23,7 +23,9 @@ use crate::{Web, router};
 
 mod activity;
 mod entrance;
+mod luns;
 mod system;
+mod targets;
 
 /// A node with its pages.
 pub(super) struct Site {
@@ -49,7 +51,11 @@ pub(super) struct Answer {
 impl Site {
     /// A node that nobody can log in to yet.
     pub(super) fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::at(tempfile::tempdir().unwrap())
+    }
+
+    /// A node over a state directory.
+    pub(super) fn at(directory: tempfile::TempDir) -> Self {
         let control = start(directory.path());
         let gate = Gate::new(Arc::clone(&control));
         gate.open_set_up(Some(TOKEN.to_owned()));
@@ -96,11 +102,7 @@ impl Site {
             .await
             .unwrap();
         let mut browser = self.browser();
-        browser.get("/login").await;
-        browser
-            .post("/login", &[("name", name), ("password", PASSWORD)])
-            .await
-            .leads_to("/");
+        browser.log_in(name).await;
         browser
     }
 
@@ -113,6 +115,11 @@ impl Site {
             .unwrap();
     }
 
+    /// Stops the node; its directory.
+    pub(super) fn stopped(self) -> tempfile::TempDir {
+        self.directory
+    }
+
     pub(super) fn control(&self) -> &Arc<Control> {
         &self.control
     }
@@ -123,6 +130,13 @@ impl Site {
 }
 
 impl Browser {
+    pub(super) async fn log_in(&mut self, name: &str) {
+        self.get("/login").await;
+        self.post("/login", &[("name", name), ("password", PASSWORD)])
+            .await
+            .leads_to("/");
+    }
+
     pub(super) async fn get(&mut self, path: &str) -> Answer {
         self.send(Method::GET, path, None).await
     }

@@ -51,7 +51,7 @@ async fn what_is_wrong_stands_at_the_top_of_the_dashboard() {
     let (site, mut browser) = with_disk().await;
     site.put(
         Kind::Target,
-        json!({"name": "iqn.2026-11.org.example:b", "portal_group": 7}),
+        json!({"name": "iqn.2026-11.org.example:b", "portal_groups": [7]}),
     )
     .await;
     let answer = browser.get("/").await;

@@ -1,0 +1,81 @@
+//! Who may log in to a target, as forms ask for it: fields `who`, `initiator`, `group`, `network`, `pattern`.
+
+use management::model::{AccessRule, Id, Model, Name, Object};
+
+use super::form::Form;
+
+/// The rule that a form asks for; `None` for nobody, or when a field is wrong, which the form then says.
+pub(crate) fn read(form: &mut Form, target: &Name, model: &Model) -> Option<AccessRule> {
+    let mut rule = AccessRule {
+        id: free_id(model),
+        target: target.clone(),
+        any: false,
+        initiator: None,
+        pattern: None,
+        group: None,
+        network: form.parse_filled("network"),
+    };
+    match form.value("who") {
+        "any" => rule.any = rule.network.is_none(),
+        "initiator" => rule.initiator = Some(form.parse("initiator")?),
+        "pattern" => rule.pattern = Some(form.parse("pattern")?),
+        "group" => rule.group = Some(form.parse("group")?),
+        "nobody" => return None,
+        _ => {
+            form.complain("who", "is not chosen", "say who may log in");
+            return None;
+        }
+    }
+    Some(rule)
+}
+
+/// The field that a problem of a rule belongs to.
+pub(crate) fn place(path: &str) -> Option<&'static str> {
+    let field = path
+        .strip_prefix("access/")?
+        .split_once('/')
+        .map_or("", |(_, field)| field);
+    Some(match field {
+        "initiator" => "initiator",
+        "pattern" => "pattern",
+        "group" => "group",
+        "network" => "network",
+        _ => "who",
+    })
+}
+
+/// A rule in words.
+pub(crate) fn words(rule: &AccessRule) -> String {
+    let mut parts = Vec::new();
+    if let Some(name) = &rule.initiator {
+        parts.push(format!("initiator {name}"));
+    }
+    if let Some(pattern) = &rule.pattern {
+        parts.push(format!("initiators like {pattern}"));
+    }
+    if let Some(group) = &rule.group {
+        parts.push(format!("group {group}"));
+    }
+    if parts.is_empty() {
+        parts.push("any initiator".to_owned());
+    }
+    if let Some(network) = &rule.network {
+        parts.push(format!("from {network}"));
+    }
+    parts.join(" ")
+}
+
+/// Groups to choose from.
+pub(crate) fn groups(model: &Model) -> Vec<(String, String)> {
+    let groups = model.all::<management::model::InitiatorGroup>();
+    groups.map(|group| (group.key(), group.key())).collect()
+}
+
+fn free_id(model: &Model) -> Id {
+    let taken = |id: &str| model.get::<AccessRule>(id).is_some();
+    let id = (1_u64..)
+        .map(|number| format!("rule-{number}"))
+        .find(|id| !taken(id));
+    id.and_then(|id| id.parse().ok())
+        .expect("there are more numbers than rules")
+}
