@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::{Control, SessionStatus};
 use crate::events::{Event, EventKind};
-use crate::live::open_one;
+use crate::live::open_known;
 use crate::model::{Model, Store, Unit};
 
 impl Control {
@@ -42,7 +42,7 @@ impl Control {
             let open = move || -> Vec<_> {
                 let tried = missing
                     .iter()
-                    .map(|store| (store.id.to_string(), open_one(store, &base)));
+                    .map(|store| (store.id.to_string(), open_known(store, &base)));
                 tried
                     .filter_map(|(id, opened)| Some((id, opened.ok()?)))
                     .collect()

@@ -25,7 +25,7 @@ use tracing::warn;
 pub use ports::{Accept, PortStatus};
 pub use reservations::ReservationStore;
 pub use sanitizing::SanitizeStore;
-pub(crate) use stores::open_one;
+pub(crate) use stores::open_known;
 pub use stores::{Condition, StoreStatus};
 pub use usage::{InUse, UsingSession};
 

@@ -9,7 +9,7 @@ const EVERYWHERE = THEMES.flatMap((theme) => Object.keys(WIDTHS).map((width) => 
 /** Pages that must be among those that are found: a link that is lost must not make the tour shorter. */
 const AT_LEAST = [
   "/", "/targets", "/luns", "/stores", "/initiators", "/sessions", "/login-failures", "/reservations", "/jobs", "/events",
-  "/audit", "/configuration", "/settings", "/settings/users", "/settings/tokens", "/settings/password", "/luns/new",
+  "/audit", "/configuration", "/settings", "/settings/users", "/settings/tokens", "/settings/password", "/new/lun",
 ];
 /** Those that only something in use leads to. */
 const IN_USE = ["/sessions/*", "/sessions/*/close", "/luns/*/*", "/targets/*", "/stores/*", "/reservations/*/clear"];

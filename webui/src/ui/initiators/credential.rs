@@ -80,7 +80,7 @@ pub(super) async fn edit_page(
     let credential = model
         .get::<Credential>(&id)
         .ok_or_else(|| Refusal::not_found("credential"))?;
-    let form = Form::of([("name", credential.name.clone())]);
+    let form = Form::of([("name", credential.name.clone())]).remember(&model, Kind::Credential, &id);
     Ok(page(&filled(&web, &visitor, form, Some(&id))))
 }
 
@@ -106,11 +106,11 @@ pub(super) async fn save(
         name,
         secret: form.secret("secret"),
     };
-    match web
-        .control()
-        .change(&visitor.actor, Change::of(vec![Edit::Put(credential.into())]))
-        .await
-    {
+    let change = Change {
+        preconditions: form.conditions(Kind::Credential, &id),
+        ..Change::of(vec![Edit::Put(credential.into())])
+    };
+    match web.control().change(&visitor.actor, change).await {
         Ok(_) => Ok(notice::done("Saved. It holds for the next login.", "/initiators")),
         Err(error) => {
             refuse(&mut form, error);

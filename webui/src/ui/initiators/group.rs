@@ -80,7 +80,8 @@ pub(super) async fn edit_page(
     let form = Form::of([
         ("description", group.description.clone().unwrap_or_default()),
         ("members", members.join("\n")),
-    ]);
+    ])
+    .remember(&model, Kind::Group, &id);
     Ok(page(&filled(&web, &visitor, form, Some(&id))))
 }
 
@@ -100,7 +101,10 @@ pub(super) async fn save(
             &filled(&web, &visitor, form, Some(&id)),
         ));
     };
-    let change = Change::of(edits(&model, &form, &group.id, &members));
+    let change = Change {
+        preconditions: form.conditions(Kind::Group, &id),
+        ..Change::of(edits(&model, &form, &group.id, &members))
+    };
     match confirm::change(&web, &visitor.actor, &form, change).await {
         Tried::Done(_) => Ok(notice::done("Saved.", "/initiators")),
         Tried::InUse(uses) => Ok(Confirm {

@@ -83,7 +83,12 @@ pub(super) async fn edit_page(
         ),
     ];
     fields.extend(initiator.groups.iter().map(|group| ("groups", group.to_string())));
-    Ok(page(&filled(&web, &visitor, Form::of(fields), Some(&name))))
+    Ok(page(&filled(
+        &web,
+        &visitor,
+        Form::of(fields).remember(&model, Kind::Initiator, &name),
+        Some(&name),
+    )))
 }
 
 pub(super) async fn save(
@@ -102,7 +107,10 @@ pub(super) async fn save(
             &filled(&web, &visitor, form, Some(&name)),
         ));
     };
-    let change = Change::of(vec![Edit::Put(initiator.into())]);
+    let change = Change {
+        preconditions: form.conditions(Kind::Initiator, &name),
+        ..Change::of(vec![Edit::Put(initiator.into())])
+    };
     match confirm::change(&web, &visitor.actor, &form, change).await {
         Tried::Done(_) => Ok(notice::done("Saved.", "/initiators")),
         Tried::InUse(uses) => Ok(Confirm {

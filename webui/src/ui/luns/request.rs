@@ -179,6 +179,10 @@ impl Draft<'_> {
             }
             return known.map(|target| target.name.clone());
         }
+        if self.form.value("target_name").ends_with(':') {
+            let name = format!("{}{}", self.form.value("target_name"), self.form.value("name"));
+            self.form.set("target_name", name);
+        }
         let name = self.form.parse::<Name>("target_name")?;
         let authentication = self.authentication()?;
         if let Some(rule) = rule::read(self.form, &name, self.model) {

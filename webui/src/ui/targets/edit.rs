@@ -111,13 +111,8 @@ pub(super) async fn save(
         enabled: old.enabled,
         ..target
     };
-    // What the form was filled with must still be what is there.
-    let preconditions = match form.value("revision").parse() {
-        Ok(revision) => vec![Precondition::Revision(Kind::Target, name.clone(), revision)],
-        Err(_) => Vec::new(),
-    };
     let change = Change {
-        preconditions,
+        preconditions: form.conditions(Kind::Target, &name),
         ..Change::of(vec![Edit::Put(target.into())])
     };
     match confirm::change(&web, &visitor.actor, &form, change).await {
@@ -315,16 +310,9 @@ fn form_of(model: &Model, target: &Target) -> Form {
             mutual.as_ref().map(ToString::to_string).unwrap_or_default(),
         ),
         ("limits", limits.collect::<Vec<_>>().join("\n")),
-        (
-            "revision",
-            model
-                .revision(Kind::Target, &target.key())
-                .unwrap_or_default()
-                .to_string(),
-        ),
     ];
     fields.extend(credentials.iter().map(|id| ("credentials", id.to_string())));
-    Form::of(fields)
+    Form::of(fields).remember(model, Kind::Target, &target.key())
 }
 
 /// The target that a form asks for; `None` when a field is wrong, which the form then says.

@@ -27,7 +27,7 @@ fn happens(site: &Site, kind: EventKind, text: &str, data: serde_json::Value) {
 async fn an_empty_node_leads_to_its_first_disk() {
     let (site, mut browser) = Site::with_admin().await;
     let answer = browser.get("/").await;
-    answer.says(200, &["All is well", "No disks yet", "href=\"/luns/new\""]);
+    answer.says(200, &["All is well", "No disks yet", "href=\"/new/lun\""]);
     let mut viewer = site.as_role(Role::Viewer).await;
     viewer.get("/").await.says(200, &["No disks yet"]);
 }

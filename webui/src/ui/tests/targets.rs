@@ -59,9 +59,9 @@ async fn a_target_is_made_changed_switched_and_deleted() {
         .says(200, &["two", "MaxBurstLength", "required"]);
 
     browser
-        .post(&format!("{page}/access"), &[("who", "group")])
+        .post(&format!("{page}/access"), &[("who", "pattern")])
         .await
-        .says(422, &["id=\"group-error\""]);
+        .says(422, &["id=\"pattern-error\""]);
     browser
         .post(
             &format!("{page}/access"),
