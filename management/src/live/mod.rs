@@ -25,7 +25,7 @@ use tracing::warn;
 pub use ports::{Accept, PortStatus};
 pub use reservations::ReservationStore;
 pub use sanitizing::SanitizeStore;
-pub(crate) use stores::open_known;
+pub(crate) use stores::{open_known, open_one};
 pub use stores::{Condition, StoreStatus};
 pub use usage::{InUse, UsingSession};
 
