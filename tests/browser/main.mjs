@@ -29,8 +29,8 @@ async function main(onlyShots) {
     if (!ready) return;
     const storageState = await admin.context.storageState();
     if (!onlyShots) {
-      const combinations = [["light", "desk"], ["dark", "phone"]];
-      await tour(browser, appliance, storageState, join(shots, "empty"), { combinations, isInUse: false });
+      const looks = [["light", "desk"], ["dark", "phone"]];
+      await tour(browser, appliance, storageState, join(shots, "empty"), { looks, isInUse: false });
       await life(admin, appliance, shots);
     }
     inUse = await step("the node gets into use", () => fill(appliance));

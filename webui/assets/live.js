@@ -96,7 +96,7 @@
       series: [{}, ...lines.map(line)],
       axes: [
         { ...axis, space: 80, values: (_, ticks) => ticks.map(clock) },
-        { ...axis, space: 36, size: 76, values: (_, ticks) => ticks.map((it) => shown(it, unit)) },
+        { ...axis, space: 36, size: 76, values: (_, ticks) => ticks.map((it) => shown(it, unit).replace(/\.0+(?= |$)/, "")) },
       ],
     }, data, place);
   };

@@ -97,6 +97,12 @@
   window.addEventListener("pageshow", () => {
     for (const form of document.querySelectorAll("[data-sent]")) { delete form.dataset.sent; }
   });
+  // Rows that come while a log is open, rendered by the node as those that are there.
+  for (const log of document.querySelectorAll("[data-log]")) {
+    const source = new EventSource(log.dataset.log);
+    source.addEventListener("row", (message) => log.insertAdjacentHTML("afterbegin", message.data));
+    window.addEventListener("pagehide", () => source.close());
+  }
   document.addEventListener("htmx:load", (event) => ready(event.target));
   ready(document);
 })();

@@ -25,8 +25,8 @@ use tracing::warn;
 pub use ports::{Accept, PortStatus};
 pub use reservations::ReservationStore;
 pub use sanitizing::SanitizeStore;
-pub(crate) use stores::{open_known, open_one};
 pub use stores::{Condition, StoreStatus};
+pub(crate) use stores::{open_known, open_one};
 pub use usage::{InUse, UsingSession};
 
 use crate::model::{Model, Problem, Unit};

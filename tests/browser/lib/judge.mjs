@@ -33,7 +33,9 @@ export async function open(browser, origin, options = {}) {
   const page = await context.newPage();
   const complaints = [];
   page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) complaints.push(`console: ${message.text()}`);
+    // A page that is itself the answer 409 or 422 is no file that is missing.
+    const isOfPage = message.text().startsWith("Failed to load resource") && message.location().url === page.url();
+    if (["error", "warning"].includes(message.type()) && !isOfPage) complaints.push(`console: ${message.text()}`);
   });
   page.on("pageerror", (error) => complaints.push(`script: ${error.message}`));
   page.on("response", (response) => {
@@ -44,8 +46,8 @@ export async function open(browser, origin, options = {}) {
   return { context, page, complaints };
 }
 
-/** Looks at the page as it stands, and keeps a picture of it. */
-export async function look(page, complaints, name, folder) {
+/** Looks at the page as it stands, and keeps a picture of it; `rules` of axe, when not all are asked. */
+export async function look(page, complaints, name, folder, rules) {
   await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
   const found = [...complaints];
   complaints.length = 0;
@@ -54,14 +56,29 @@ export async function look(page, complaints, name, folder) {
     return [root.scrollWidth, root.clientWidth];
   });
   if (scroll > client) found.push(`it scrolls sideways: ${scroll} px in ${client} px (${await widest(page)})`);
-  for (const violation of await violations(page)) found.push(violation);
+  found.push(...(await violations(page, rules)));
   expect(found.length === 0, found.join("\n"));
 }
 
-async function violations(page) {
+/** The same in every theme at every width: what depends on neither is asked once a width. */
+export async function lookAround(page, complaints, name, folder, looks) {
+  const problems = [];
+  for (const [theme, width] of looks) {
+    await page.emulateMedia({ colorScheme: theme });
+    await page.setViewportSize(WIDTHS[width]);
+    const rules = theme === looks[0][0] ? undefined : ["color-contrast"];
+    await look(page, complaints, `${name}-${theme}-${width}`, folder, rules).catch((problem) => {
+      problems.push(`${theme}, ${WIDTHS[width].width} px: ${problem.message}`);
+    });
+  }
+  expect(problems.length === 0, problems.join("\n"));
+}
+
+async function violations(page, rules) {
   // Evaluated, not added as a script: the page's own policy forbids scripts from elsewhere, and has to.
-  await page.evaluate(axe);
-  const result = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe);
+  const options = { resultTypes: ["violations"], ...(rules && { runOnly: rules }) };
+  const result = await page.evaluate((options) => window.axe.run(document, options), options);
   return result.violations.map(({ id, help, nodes }) => {
     const places = nodes.slice(0, 3).map((node) => `${node.target.join(" ")} ${node.any[0]?.message ?? ""}`);
     return `axe, ${id}: ${help}\n  ${places.join("\n  ")}`;

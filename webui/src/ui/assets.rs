@@ -68,7 +68,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
 /// Name, content type, content. The vendored ones have their origin and licence in `webui/assets/vendor/README.md`.
-static ALL: [(&str, &str, &[u8]); 8] = [
+static ALL: [(&str, &str, &[u7]); 7] = [
     ("lunaport.css", STYLE, include_bytes!("../../assets/lunaport.css")),
     ("lunaport.js", SCRIPT, include_bytes!("../../assets/lunaport.js")),
     (
@@ -81,11 +81,6 @@ static ALL: [(&str, &str, &[u8]); 8] = [
         "htmx.js",
         SCRIPT,
         include_bytes!("../../assets/vendor/htmx-2.0.11.min.js"),
-    ),
-    (
-        "htmx-sse.js",
-        SCRIPT,
-        include_bytes!("../../assets/vendor/htmx-ext-sse-2.2.4.min.js"),
     ),
     (
         "uplot.js",

@@ -117,18 +117,14 @@ async fn events_are_filtered_and_go_on_page_by_page() {
     let first = browser.get("/events").await;
     first.says(
         200,
-        &[
-            "grown &#60;59&#62;",
-            "sse-connect=\"/events/live?kind=\"",
-            "Older",
-        ],
+        &["grown &#60;59&#62;", "data-log=\"/events/live?kind=\"", "Older"],
     );
     first.lacks(&["grown &#60;9&#62;", "grown <"]);
     let place = first.text.split("href=\"/events?kind=").nth(1).unwrap();
     let place = place.split('"').next().unwrap().replace("&#38;", "&");
     let older = browser.get(&format!("/events?kind={place}")).await;
     older.says(200, &["grown &#60;9&#62;"]);
-    older.lacks(&["sse-connect"]);
+    older.lacks(&["data-log"]);
     let filtered = browser.get("/events?kind=started").await;
     filtered.says(200, &["<option value=\"started\" selected>"]);
     filtered.lacks(&["grown"]);
