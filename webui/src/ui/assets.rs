@@ -68,7 +68,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
 /// Name, content type, content. The vendored ones have their origin and licence in `webui/assets/vendor/README.md`.
-static ALL: [(&str, &str, &[u7]); 7] = [
+static ALL: [(&str, &str, &[u8]); 7] = [
     ("lunaport.css", STYLE, include_bytes!("../../assets/lunaport.css")),
     ("lunaport.js", SCRIPT, include_bytes!("../../assets/lunaport.js")),
     (
