@@ -54,7 +54,7 @@ export async function fill(appliance) {
   await appliance.api("PUT", "/config", CONFIGURATION);
   await appliance.api("POST", "/tokens", { id: "prometheus", role: "viewer" });
   await appliance.api("PUT", "/users/anna", { role: "operator", password: "another password" });
-  const writes = ["-f", "raw", "-c", "write -P 1 0 300M", appliance.url(TARGET, 0)];
+  const writes = ["-f", "raw", "-c", "write -P 1 0 48M", appliance.url(TARGET, 0)];
   await tool("qemu-io", ...writes);
   const busy = [new Busy(appliance.url(TARGET, 2)), new Busy(appliance.url(TARGET, 0))];
   const hosts = [];

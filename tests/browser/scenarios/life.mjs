@@ -38,7 +38,7 @@ async function make(page) {
   await page.goto("/");
   await page.getByRole("link", { name: "Make the first LUN" }).click();
   await page.getByLabel("Name", { exact: true }).fill("cellar");
-  await page.getByLabel("Size").fill("256 MiB");
+  await page.getByLabel("Size", { exact: true }).fill("256 MiB");
   await page.getByLabel("iSCSI name").fill(TARGET);
   await page.getByLabel("Any initiator").check();
   await page.getByRole("button", { name: "Make the LUN" }).click();

@@ -20,7 +20,7 @@ export async function plain(browser, appliance) {
     await page.goto("/new/lun");
     await page.locator("#disk-new").check();
     await page.getByLabel("Name", { exact: true }).fill("plain");
-    await page.getByLabel("Size").fill("16 MiB");
+    await page.getByLabel("Size", { exact: true }).fill("16 MiB");
     await page.locator("#at-new").check();
     await page.getByLabel("iSCSI name").fill(TARGET);
     await page.getByLabel("Any initiator").check();
