@@ -16,6 +16,7 @@ fn field<'a>(text: &'a str, name: &str) -> &'a str {
 #[tokio::test]
 async fn a_document_is_compared_first_and_applied_as_it_was_seen() {
     let (site, mut browser) = Site::with_admin().await;
+    browser.get("/configuration").await;
     let compared = browser
         .post("/configuration/compare", &[("document", DOCUMENT)])
         .await;
@@ -51,6 +52,7 @@ async fn a_document_is_compared_first_and_applied_as_it_was_seen() {
 #[tokio::test]
 async fn pruning_shows_what_would_go() {
     let (site, mut browser) = Site::with_admin().await;
+    browser.get("/configuration").await;
     site.put(Kind::Target, json!({"name": "iqn.2026-11.org.example:old"}))
         .await;
     let fields = [("document", "{}"), ("prune", "1")];
@@ -64,6 +66,7 @@ async fn pruning_shows_what_would_go() {
 #[tokio::test]
 async fn a_document_that_was_overtaken_is_not_applied() {
     let (site, mut browser) = Site::with_admin().await;
+    browser.get("/configuration").await;
     let compared = browser
         .post("/configuration/compare", &[("document", DOCUMENT)])
         .await;
@@ -80,6 +83,7 @@ async fn a_document_that_was_overtaken_is_not_applied() {
 #[tokio::test]
 async fn a_document_that_is_none_is_told_where_it_is_wrong_and_not_sent_back() {
     let (_site, mut browser) = Site::with_admin().await;
+    browser.get("/configuration").await;
     let bad = r#"{"credentials": [{"id": "c", "nam": "x", "secret": "a-secret-of-import"}]}"#;
     let answer = browser.post("/configuration/compare", &[("document", bad)]).await;
     answer.says(422, &["document-error", "credentials[0]"]);
@@ -93,6 +97,7 @@ async fn a_document_that_is_none_is_told_where_it_is_wrong_and_not_sent_back() {
 #[tokio::test]
 async fn an_export_has_secrets_for_administrators_who_ask_alone() {
     let (site, mut browser) = Site::with_admin().await;
+    browser.get("/configuration").await;
     let credential = json!({"id": "c", "name": "host", "secret": "a-secret-of-export"});
     site.put(Kind::Credential, credential).await;
     let plain = browser.get("/configuration/export").await;
@@ -162,6 +167,9 @@ async fn no_form_of_the_system_is_taken_without_its_proof() {
 #[tokio::test]
 async fn a_portal_is_made_changed_and_deleted() {
     let (site, mut browser) = Site::with_admin().await;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
     browser.get("/settings/portals/new").await;
     let bad = [("id", "in"), ("address", "127.0.0.1"), ("portal_group", "0")];
     browser
@@ -170,7 +178,7 @@ async fn a_portal_is_made_changed_and_deleted() {
         .says(422, &["address-error", "portal_group-error"]);
     let good = [
         ("id", "in"),
-        ("address", "127.0.0.1:0"),
+        ("address", address.as_str()),
         ("portal_group", "2"),
         ("transport", "tcp"),
     ];
@@ -192,8 +200,8 @@ async fn a_portal_is_made_changed_and_deleted() {
     browser
         .get("/settings/portals/in")
         .await
-        .says(200, &["value=\"127.0.0.1:0\""]);
-    let changed = [("address", "127.0.0.1:0"), ("portal_group", "3")];
+        .says(200, &[&format!("value=\"{address}\"")]);
+    let changed = [("address", address.as_str()), ("portal_group", "3")];
     browser
         .post("/settings/portals/in", &changed)
         .await
@@ -202,7 +210,7 @@ async fn a_portal_is_made_changed_and_deleted() {
     browser
         .get("/settings/portals/in/delete")
         .await
-        .says(200, &["Nobody can log in at 127.0.0.1:0"]);
+        .says(200, &[&format!("Nobody can log in at {address}")]);
     browser
         .post("/settings/portals/in/delete", &[])
         .await

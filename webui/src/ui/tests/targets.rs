@@ -34,7 +34,7 @@ async fn a_target_is_made_changed_switched_and_deleted() {
     let edit = format!("{page}/edit");
     browser.get(&edit).await.says(200, &["value=\"one\""]);
     let bad = [
-        ("portal_group", "0"),
+        ("portal_groups", "0"),
         ("limits", "MaxBurstLength=many"),
         ("alias", &*"x".repeat(300)),
     ];
@@ -42,7 +42,7 @@ async fn a_target_is_made_changed_switched_and_deleted() {
     answer.says(
         422,
         &[
-            "id=\"portal_group-error\"",
+            "id=\"portal_groups-error\"",
             "id=\"limits-error\"",
             "id=\"alias-error\"",
         ],
