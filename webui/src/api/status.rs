@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use management::document::Document;
-use management::live::{Condition, PortStatus, StoreStatus};
+use management::live::{Condition, IserStatus, PortStatus, StoreStatus};
 use management::model::{LunMap, Target, Unit};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -41,6 +41,8 @@ pub struct Status {
     pub alerts: Vec<String>,
     /// Portals of the configuration.
     pub portals: Vec<PortStatus>,
+    /// iSCSI over RDMA: whether this host can serve it, and its portals.
+    pub iser: IserStatus,
     /// Stores.
     pub stores: Vec<StoreStatus>,
 }
@@ -127,6 +129,7 @@ fn of(web: &Web) -> Status {
         abandoned_commands: control.node().abandoned_commands(),
         alerts: missing.chain(refused).chain(closed).chain(unreached).collect(),
         portals,
+        iser: control.iser_status(),
         stores,
     }
 }
