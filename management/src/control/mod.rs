@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use target_core::iscsi::Node;
 
-pub use change::{Change, ChangeError, Edit, Outcome, Precondition};
+pub use change::{Change, ChangeError, Edit, Outcome, Precondition, Preview};
 pub use duplicate::CloneRequest;
 pub use jobs::{Job, JobKind, JobState};
 pub use reservations::{Port, Registrant, ReservationKind, ReservedLun, UnitReservations};
