@@ -61,11 +61,8 @@ impl Opened {
         };
         let directory = defaults.base.clone();
         let (listening, status) = (Arc::clone(iser), Arc::clone(iser));
-        let accept = Accept::new(
-            move |listener| acceptor.accept(listener),
-            move |address| listening.listen(address),
-            move || status.status(),
-        );
+        let accept = Accept::new(move |listener| acceptor.accept(listener))
+            .with_iser(move |address| listening.listen(address), move || status.status());
         let started = Control::start(self.state, self.model, node, defaults, accept, entropy);
         started.map_err(|problems| {
             let text: Vec<_> = problems

@@ -310,6 +310,15 @@ fn nobody_gets_in_and_the_first_user_needs_the_token() {
     }
     nobody.get("/healthz").is(200);
     nobody.get("/api/v1/openapi.json").is(200);
+    let docs = nobody.get("/api/docs/");
+    let policy = docs.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'self'"), "{policy}");
+    assert!(docs.body.contains("swagger-ui"));
+    assert!(
+        !docs.body.contains("://"),
+        "everything is from here: {}",
+        docs.body
+    );
     nobody.put("/api/v1/config?prune", &json!({})).is(401);
 
     let first = |token: &str| json!({"token": token, "name": "ada", "password": "correct horse"});

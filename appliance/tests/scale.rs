@@ -1,4 +1,4 @@
-//! A configuration of a thousand targets: applied, compared, refused, found again. Deadlines are three times what a
+//! A configuration of many targets: applied, compared, refused, found again. Deadlines are three times what a
 //! release build has to keep.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -83,22 +83,21 @@ fn images(server: &Server) -> usize {
     names.filter(|name| name.ends_with(".img")).count()
 }
 
-/// `LUNAPORT_SCALE` is the number of targets.
+/// `LUNAPORT_SCALE` is the number of targets; ./check asks a release build for a thousand.
 #[test]
-fn a_thousand_targets_are_applied_in_one_change_and_served_again_after_a_kill() {
-    let targets = std::env::var("LUNAPORT_SCALE").map_or(1000, |targets| targets.parse().unwrap());
+fn many_targets_are_applied_in_one_change_and_served_again_after_a_kill() {
+    let targets = std::env::var("LUNAPORT_SCALE").map_or(200, |targets| targets.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let mut server = Server::start(directory.path());
     let here = server.here();
     let whole = document(targets);
 
-    server.limit_open_files(1024);
-    if targets * LUNS > 1024 {
-        let problem = here.put("/api/v1/config", &whole).is(422);
-        let told = problem["problems"][0]["problem"].as_str().unwrap();
-        assert!(told.contains("ulimit -n") && told.contains("1024"), "{problem}");
-        assert_eq!(problem["problems"][0]["path"], "stores");
-    }
+    let too_few = (targets * LUNS) as u64;
+    server.limit_open_files(too_few);
+    let problem = here.put("/api/v1/config", &whole).is(422);
+    let told = problem["problems"][0]["problem"].as_str().unwrap();
+    assert!(told.contains(&format!("(ulimit -n) is {too_few}")), "{problem}");
+    assert_eq!(problem["problems"][0]["path"], "stores");
     server.limit_open_files(20_000);
 
     let mut wrong = whole.clone();

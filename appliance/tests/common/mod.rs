@@ -45,12 +45,16 @@ impl Server {
 
     fn start_with(directory: &Path, admin: SocketAddr, open_files: Option<u64>) -> Self {
         let portal = free_address();
-        let program = env!("CARGO_BIN_EXE_lunaport");
+        let program = program();
         let mut command = match open_files {
-            None => Command::new(program),
+            None => Command::new(&program),
             Some(limit) => {
                 let mut shell = Command::new("/bin/sh");
-                shell.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\""), program]);
+                shell.args([
+                    "-c",
+                    &format!("ulimit -n {limit} && exec \"$0\" \"$@\""),
+                    &program,
+                ]);
                 shell
             }
         };
@@ -138,6 +142,11 @@ impl Drop for Server {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// The program that is tested: the one of this build, unless `LUNAPORT_BIN` names another by its whole path.
+fn program() -> String {
+    std::env::var("LUNAPORT_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_lunaport").to_owned())
 }
 
 /// An address that was free a moment ago.

@@ -9,7 +9,7 @@ use target_core::control::{ChapPolicy, Directory, Parameters};
 use super::*;
 use crate::access::Actor;
 use crate::document::Document;
-use crate::live::{Condition, IserStatus};
+use crate::live::Condition;
 use crate::model::{AnyObject, Kind, Unit};
 
 const TARGET: &str = "iqn.2026-11.org.example:a";
@@ -31,15 +31,7 @@ fn start(directory: &Path) -> Arc<Control> {
         chap: ChapPolicy::Open,
         parameters: Parameters::default(),
     };
-    let accept = Accept::new(
-        |listener| tokio::spawn(async move { drop(listener) }).abort_handle(),
-        |_| tokio::spawn(std::future::pending::<()>()).abort_handle(),
-        || IserStatus {
-            available: false,
-            problem: None,
-            portals: Vec::new(),
-        },
-    );
+    let accept = Accept::new(|listener| tokio::spawn(async move { drop(listener) }).abort_handle());
     Control::start(state, model, node, defaults, accept, entropy).unwrap()
 }
 

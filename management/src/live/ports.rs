@@ -76,17 +76,31 @@ struct Port {
 pub(super) type PreparedPorts = Vec<(String, SocketAddr, TcpListener)>;
 
 impl Accept {
-    /// `tcp` is called on a thread of a runtime, and hands the listener to a task; `iser` hands an address to one that
-    /// listens on it whenever there is a device for that, and `iser_status` says how these are.
-    pub fn new(
-        tcp: impl Fn(TcpListener) -> AbortHandle + Send + Sync + 'static,
-        iser: impl Fn(SocketAddr) -> AbortHandle + Send + Sync + 'static,
-        iser_status: impl Fn() -> IserStatus + Send + Sync + 'static,
-    ) -> Self {
+    /// `tcp` is called on a thread of a runtime, and hands the listener to a task. There is no iSER.
+    pub fn new(tcp: impl Fn(TcpListener) -> AbortHandle + Send + Sync + 'static) -> Self {
         Self {
             tcp: Arc::new(tcp),
+            iser: Arc::new(|_| tokio::spawn(std::future::pending::<()>()).abort_handle()),
+            iser_status: Arc::new(|| IserStatus {
+                available: false,
+                problem: Some("nobody serves it here".to_owned()),
+                portals: Vec::new(),
+            }),
+        }
+    }
+
+    /// Beside TCP there is iSER: `iser` hands an address to a task that listens on it whenever there is a device for that, and
+    /// `status` says how these are.
+    #[must_use]
+    pub fn with_iser(
+        self,
+        iser: impl Fn(SocketAddr) -> AbortHandle + Send + Sync + 'static,
+        status: impl Fn() -> IserStatus + Send + Sync + 'static,
+    ) -> Self {
+        Self {
             iser: Arc::new(iser),
-            iser_status: Arc::new(iser_status),
+            iser_status: Arc::new(status),
+            ..self
         }
     }
 }
