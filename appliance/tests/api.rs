@@ -550,6 +550,74 @@ fn portals_open_and_close_while_it_runs() {
     drop(session);
 }
 
+/// The address is one for documentation, so no device of any host has it.
+#[test]
+fn a_portal_over_rdma_says_what_it_waits_for_and_tcp_goes_on() {
+    let (_directory, server) = with_disk();
+    let here = server.here();
+    let status = here.get("/api/v1/status").is(200);
+    assert_eq!(status["iser"]["portals"], json!([]));
+    let portal = json!({"id": "rdma", "address": "192.0.2.1:3260", "transport": "iser"});
+    here.post("/api/v1/portals", &portal).is(201);
+    let status = here.get("/api/v1/status").is(200);
+    let shown = &status["iser"]["portals"][0];
+    assert_eq!(
+        (&shown["address"], &shown["listening"]),
+        (&json!("192.0.2.1:3260"), &json!(false))
+    );
+    assert!(!shown["problem"].as_str().unwrap().is_empty(), "{status}");
+    assert_eq!(status["portals"][0]["listening"], false);
+    if status["iser"]["available"] == false {
+        assert!(!status["iser"]["problem"].as_str().unwrap().is_empty());
+    }
+    assert!(Login::to(TARGET).at(server.portal).is_ok());
+    let told = common::initiator::discover(server.portal);
+    assert!(
+        !told.iter().any(|record| record.contains("192.0.2.1")),
+        "{told:?}"
+    );
+    here.delete("/api/v1/portals/rdma").is(204);
+    wait_until("the portal's end", || {
+        here.get("/api/v1/status").is(200)["iser"]["portals"] == json!([])
+    });
+}
+
+#[test]
+fn what_is_not_there_is_deleted_without_a_word_and_not_shown() {
+    let (_directory, server) = started();
+    let here = server.here();
+    for path in [
+        "access/x",
+        "advertised/x",
+        "credentials/x",
+        "groups/x",
+        "initiators/x",
+        "luns/x/0",
+        "portals/x",
+        "sessions/7",
+        "stores/x",
+        "targets/x",
+        "tokens/x",
+        "units/x",
+        "users/x",
+        "jobs/7",
+    ] {
+        here.delete(&format!("/api/v1/{path}")).is(204);
+    }
+    for path in [
+        "groups/x",
+        "luns/x/0",
+        "portals/x",
+        "stores/x",
+        "targets/x",
+        "units/x",
+        "reservations/x",
+    ] {
+        here.get(&format!("/api/v1/{path}")).is(404);
+    }
+    assert_eq!(here.get("/api/v1/status").is(200)["generation"], 0);
+}
+
 #[test]
 fn lists_come_in_pages() {
     let (_directory, server) = started();

@@ -139,7 +139,7 @@ impl Described {
             .item(self.refer::<T>())
             .item(self.refer::<Diff>())
             .build();
-        let content = ContentBuilder::new().schema(Some(either)).build();
+        let content = ContentBuilder::new().schema(Some(Schema::OneOf(either))).build();
         let response = ResponseBuilder::new()
             .description(format!("{what}; of a dry run what would be different"))
             .content("application/json", content);
