@@ -83,6 +83,7 @@ impl Web {
 pub fn router(web: Web) -> Router {
     let (api, description) = api::routes();
     let docs = utoipa_swagger_ui::SwaggerUi::new("/api/docs").url("/api/v1/openapi.json", description);
+    let docs = Router::new().merge(docs).layer(middleware::map_response(confine));
     Router::new()
         .merge(api)
         .merge(ui::routes())
@@ -110,6 +111,15 @@ async fn harden<B>(mut response: axum::http::Response<B>) -> axum::http::Respons
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The browser for the API's description has everything it needs from here; it sets styles by itself.
+async fn confine<B>(mut response: axum::http::Response<B>) -> axum::http::Response<B> {
+    let policy = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'; \
+                  base-uri 'none'; form-action 'self'";
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     response
 }
 

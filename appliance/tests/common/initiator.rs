@@ -66,6 +66,44 @@ impl Session {
     }
 }
 
+/// A login that proves a CHAP name by a response that no secret gives; how it ends.
+pub(crate) fn prove_wrongly(portal: SocketAddr, target: &str, name: &str) -> LoginStatus {
+    let mut socket = TcpStream::connect(portal).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let response = format!("0x{}", "00".repeat(16));
+    let steps: [&[(&str, &str)]; 3] = [
+        &[
+            ("InitiatorName", NAME),
+            ("TargetName", target),
+            ("SessionType", "Normal"),
+            ("AuthMethod", "CHAP"),
+        ],
+        &[("CHAP_A", "5")],
+        &[("CHAP_N", name), ("CHAP_R", &response)],
+    ];
+    let mut request = LoginRequest {
+        transit: false,
+        current_stage: LoginStage::Security,
+        next_stage: LoginStage::Security,
+        ..request()
+    };
+    for keys in steps {
+        let mut data = Vec::new();
+        for (key, value) in keys {
+            text::push_pair(&mut data, key, value);
+        }
+        send(&mut socket, &Request::Login(request.clone()), &data).unwrap();
+        match receive(&mut socket).unwrap().0 {
+            Response::Login(login) if login.status == LoginStatus::Success => {
+                request.exp_stat_sn = login.stat_sn.next();
+            }
+            Response::Login(login) => return login.status,
+            other => panic!("unexpected answer to a login: {other:?}"),
+        }
+    }
+    panic!("a wrong response was taken for a right one");
+}
+
 /// The TargetName and TargetAddress records that a portal gives.
 pub(crate) fn discover(portal: SocketAddr) -> Vec<String> {
     let mut socket = TcpStream::connect(portal).unwrap();

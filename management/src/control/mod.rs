@@ -25,7 +25,7 @@ pub use reservations::{Port, Registrant, ReservationKind, ReservedLun, UnitReser
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 
 use crate::events::{Event, EventKind, EventLog};
-use crate::live::{Accept, Defaults, Live, PortStatus, StoreStatus, UnitKeeping};
+use crate::live::{Accept, Defaults, IserStatus, Live, PortStatus, StoreStatus, UnitKeeping};
 use crate::model::{Model, Problem};
 use crate::rates::RateLog;
 use crate::state::State;
@@ -171,6 +171,12 @@ impl Control {
     #[must_use]
     pub fn port_statuses(&self) -> Vec<PortStatus> {
         self.live().port_statuses(&self.model())
+    }
+
+    /// Whether iSER can be had, and where.
+    #[must_use]
+    pub fn iser_status(&self) -> IserStatus {
+        self.live().iser_status()
     }
 
     /// The open stores by id, to be flushed at the end.

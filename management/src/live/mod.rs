@@ -22,11 +22,12 @@ use target_core::iscsi::{Node, Order};
 use target_core::scsi::{AccessState, LogicalUnit, NonVolatileMemory, TargetDevice};
 use tracing::warn;
 
-pub use ports::{Accept, PortStatus};
+pub use ports::{Accept, IserPortalStatus, IserStatus, PortStatus};
 pub use reservations::ReservationStore;
 pub use sanitizing::SanitizeStore;
 pub use stores::{Condition, StoreStatus};
 pub(crate) use stores::{open_known, open_one};
+pub use targets::ISER;
 pub use usage::{InUse, UsingSession};
 
 use crate::model::{Model, Problem, Unit};
@@ -220,6 +221,10 @@ impl Live {
 
     pub(crate) const fn stores(&self) -> &Stores {
         &self.stores
+    }
+
+    pub(crate) fn iser_status(&self) -> IserStatus {
+        self.ports.iser_status()
     }
 
     pub(crate) fn port_statuses(&self, model: &Model) -> Vec<PortStatus> {

@@ -14,7 +14,7 @@ use target_core::scsi::{DeviceType, LogicalUnit, SoftThreshold, UnitConfig};
 use super::{Defaults, LiveDevice, LiveUnit};
 use crate::model::{
     AccessRule, AdvertisedAddress, Authentication, Credential, Device, Id, Initiator, Method, Model, Name,
-    Target, Unit,
+    Target, Transport, Unit,
 };
 
 /// The live picture of a model.
@@ -43,13 +43,19 @@ pub(super) fn directory(
             Some((target.name.0.clone(), Arc::new(served)))
         });
     let given = defaults.portals.iter().cloned();
-    let configured = model
-        .all::<crate::model::Portal>()
-        .filter(|portal| portal.enabled);
-    let configured = configured.map(|portal| Portal {
-        address: portal.address,
-        tpgt: Tpgt(portal.portal_group),
-    });
+    let configured = |transport| {
+        let portals = model.all::<crate::model::Portal>();
+        let wanted = portals.filter(move |portal| portal.enabled && portal.transport == transport);
+        wanted.map(|portal| Portal {
+            address: portal.address,
+            tpgt: Tpgt(portal.portal_group),
+        })
+    };
+    let mut other_portals = defaults.other_portals.clone();
+    other_portals
+        .entry(ISER)
+        .or_default()
+        .extend(configured(Transport::Iser));
     // Addresses were validated with the model.
     let advertised = model.all::<AdvertisedAddress>().filter_map(|rule| {
         Some(Advertised {
@@ -60,8 +66,8 @@ pub(super) fn directory(
     });
     Directory {
         targets: targets.collect(),
-        portals: given.chain(configured).collect(),
-        other_portals: defaults.other_portals.clone(),
+        portals: given.chain(configured(Transport::Tcp)).collect(),
+        other_portals,
         advertised: defaults.advertised.iter().cloned().chain(advertised).collect(),
         discovery_chap: chap(model, &settings.discovery, &ChapPolicy::Open),
         discovery_parameters: parameters,
@@ -212,5 +218,7 @@ pub(super) fn unit_config(unit: &Unit) -> Option<UnitConfig> {
     })
 }
 
+/// What connections over RDMA call their transport.
+pub const ISER: &str = "iser";
 /// Product revision shown by INQUIRY: four characters.
 const REVISION: &str = "0001";

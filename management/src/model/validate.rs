@@ -423,16 +423,8 @@ fn check_portals(model: &Model, found: &mut Found) {
                 "add one; iSCSI's is 3260",
             );
         }
-        if portal.transport == Transport::Iser {
-            found.add(
-                Kind::Portal,
-                &key,
-                "transport",
-                "this program was built without iSER",
-                "use tcp",
-            );
-        }
-        if let Some(other) = seen.insert(portal.address, key.clone()) {
+        let over_rdma = portal.transport == Transport::Iser;
+        if let Some(other) = seen.insert((portal.address, over_rdma), key.clone()) {
             let problem = format!("portals/{other} has the same address");
             found.add(
                 Kind::Portal,

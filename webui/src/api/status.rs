@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use management::control::{JobKind, JobState};
 use management::document::Document;
-use management::live::{Condition, PortStatus, StoreStatus};
+use management::live::{Condition, IserStatus, PortStatus, StoreStatus};
 use management::model::{LunMap, Target, Unit};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -42,6 +42,8 @@ pub struct Status {
     pub alerts: Vec<String>,
     /// Portals of the configuration.
     pub portals: Vec<PortStatus>,
+    /// iSCSI over RDMA: whether this host can serve it, and its portals.
+    pub iser: IserStatus,
     /// Stores.
     pub stores: Vec<StoreStatus>,
 }
@@ -137,6 +139,7 @@ pub(crate) fn status_of(web: &Web) -> Status {
             .chain(closed_units)
             .collect(),
         portals,
+        iser: control.iser_status(),
         stores,
     }
 }
