@@ -3,6 +3,7 @@
 
 mod http;
 mod table;
+mod top;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use crate::error::StartError;
 use crate::size::parse_size;
 use http::Client;
+pub(crate) use top::TopArgs;
 
 /// What every client command takes.
 #[derive(Args, Clone, Debug)]
@@ -187,11 +189,13 @@ pub(crate) enum UserCommand {
 pub(crate) enum Asked {
     Config(ConfigCommand),
     Initiator(InitiatorCommand),
+    LogFilter(Option<String>),
     Lun(LunCommand),
     Session(SessionCommand),
     Status,
     Store(StoreCommand),
     Target(TargetCommand),
+    Top(TopArgs),
     User(UserCommand),
 }
 
@@ -204,11 +208,16 @@ pub(crate) fn run(common: &Common, asked: Asked) -> Result<ExitCode, StartError>
     match asked {
         Asked::Config(command) => config(&api, command),
         Asked::Initiator(command) => initiator(&api, command),
+        Asked::LogFilter(None) => api.show(&api.get("/log-filter")?),
+        Asked::LogFilter(Some(filter)) => {
+            api.show(&api.send("PUT", "/log-filter", &json!({"filter": filter}))?)
+        }
         Asked::Lun(command) => lun(&api, command),
         Asked::Session(command) => session(&api, command),
         Asked::Status => api.show(&api.get("/status")?),
         Asked::Store(command) => store(&api, command),
         Asked::Target(command) => target(&api, command),
+        Asked::Top(args) => top::top(&api, args),
         Asked::User(command) => user(&api, command),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,7 @@
 
 mod change;
 mod config;
+mod log_filter;
 mod sessions;
 mod tend;
 
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use target_core::iscsi::Node;
 
 pub use change::{Change, ChangeError, Edit, Outcome, Precondition};
+pub use log_filter::LogFilter;
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 
 use crate::events::{Event, EventKind, EventLog};
@@ -36,6 +38,7 @@ pub struct Control {
     live: Mutex<Live>,
     events: Arc<EventLog>,
     rates: RateLog,
+    log_filter: LogFilter,
     entropy: fn(&mut [u8]),
     directory: PathBuf,
     /// Units that are being looked at; one that is stuck is not asked again.
@@ -79,6 +82,7 @@ impl Control {
         }
         Ok(Arc::new(Self {
             rates: RateLog::new(Arc::clone(&node)),
+            log_filter: LogFilter::default(),
             node,
             model: RwLock::new(Arc::new(model)),
             writer: Arc::new(tokio::sync::Mutex::new(state)),

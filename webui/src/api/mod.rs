@@ -4,6 +4,7 @@ mod access;
 mod config;
 mod events;
 mod extract;
+mod log_filter;
 mod objects;
 mod routes;
 mod sessions;
@@ -31,6 +32,7 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     events::add(&mut routes);
     status::add(&mut routes);
     stats::add(&mut routes);
+    log_filter::add(&mut routes);
     access::add(&mut routes);
     routes.finish()
 }
