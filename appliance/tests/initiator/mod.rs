@@ -20,6 +20,7 @@ pub(crate) struct Initiator {
 
 /// What came of a command.
 #[derive(Debug)]
+#[allow(dead_code, reason = "each test program uses some of it")]
 pub(crate) struct End {
     pub(crate) status: u8,
     pub(crate) data: Vec<u8>,
