@@ -145,24 +145,28 @@ impl Admin {
             source,
         };
         let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
-        let began = Instant::now();
-        let metrics = async move |Extension(peer): Extension<Peer>| {
-            if !matches!(peer, Peer::Address(address) if address.is_loopback()) {
-                let text = "metrics are for this host alone: with --export nobody can log in\n";
-                return (StatusCode::FORBIDDEN, text).into_response();
-            }
-            let mut out = Exposition::default();
-            out.program(env!("CARGO_PKG_VERSION"), began.elapsed());
-            out.node(&node);
-            out.cores(&cores);
-            ([(CONTENT_TYPE, exposition::CONTENT_TYPE)], out.into_text()).into_response()
-        };
-        let router = Router::new()
-            .route("/healthz", get(async || "ok\n"))
-            .route("/metrics", get(metrics));
-        serve_tcp(listener, None, router).await;
+        serve_tcp(listener, None, of_exports(node, cores)).await;
         Ok(())
     }
+}
+
+/// What is answered where nothing is saved.
+fn of_exports(node: Arc<Node>, cores: Cores) -> Router {
+    let began = Instant::now();
+    let metrics = async move |Extension(peer): Extension<Peer>| {
+        if !matches!(peer, Peer::Address(address) if address.is_loopback()) {
+            let text = "metrics are for this host alone: with --export nobody can log in\n";
+            return (StatusCode::FORBIDDEN, text).into_response();
+        }
+        let mut out = Exposition::default();
+        out.program(env!("CARGO_PKG_VERSION"), began.elapsed());
+        out.node(&node);
+        out.cores(&cores);
+        ([(CONTENT_TYPE, exposition::CONTENT_TYPE)], out.into_text()).into_response()
+    };
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/metrics", get(metrics))
 }
 
 /// A socket that nobody but its owner could use at any moment: it is made in a private folder and moved to its place.
@@ -216,3 +220,30 @@ fn names(address: SocketAddr) -> Vec<String> {
 }
 
 const SET_UP_TOKEN_MIN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use axum::http::Request;
+    use target_core::control::Directory;
+    use tower::ServiceExt;
+
+    #[tokio::test]
+    async fn metrics_of_exports_are_for_this_host_alone() {
+        let node = Node::new(Directory::default(), |_| (), Vec::new);
+        let router = of_exports(node, Cores::new(Vec::new));
+        for (from, status) in [
+            ("127.0.0.1", StatusCode::OK),
+            ("::1", StatusCode::OK),
+            ("192.0.2.1", StatusCode::FORBIDDEN),
+            ("2001:db8::1", StatusCode::FORBIDDEN),
+        ] {
+            let mut request = Request::get("/metrics").body(Body::empty()).unwrap();
+            let peer = Peer::Address(from.parse().unwrap());
+            request.extensions_mut().insert(peer);
+            let answer = router.clone().oneshot(request).await.unwrap();
+            assert_eq!(answer.status(), status, "{from}");
+        }
+    }
+}

@@ -18,6 +18,7 @@ use tcp_transport::TcpMover;
 use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
+use tracing::field::Empty;
 use tracing::{Instrument, error, info, info_span};
 
 /// All data cores.
@@ -174,7 +175,7 @@ async fn connection(arrival: Arrival, node: Arc<Node>, pool: Arc<BufPool>) -> io
         Arrival::Iser(arrival) => return crate::iser::connection(arrival, node, pool).await,
         Arrival::Tcp { socket, local, peer } => (socket, local, peer),
     };
-    let span = info_span!("connection", %peer);
+    let span = info_span!("connection", %peer, initiator = Empty, target = Empty, tsih = Empty);
     async {
         let socket = tokio::net::TcpStream::from_std(socket)?;
         let link = LinkInfo {

@@ -42,7 +42,7 @@ pub(crate) enum Saved {
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError> {
     let args = args.with_lists_from_environment()?;
-    logging::start(&args.log_level, args.log_format)?;
+    let log = logging::start(&args.log_level, args.log_format)?;
     let engine = backstores::probe(args.io_engine.into()).map_err(|source| StartError::System {
         what: "--io-engine uring: io_uring does not work here",
         source,
@@ -127,6 +127,8 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         }
         Source::Saved(opened, listeners) => {
             let control = opened.start(Arc::clone(&node), &common, Arc::clone(&acceptor), &iser)?;
+            let apply = move |filter: &str| log.apply(filter);
+            control.log_filter().attach(args.log_level.clone(), apply);
             if saved == Saved::QuickStart {
                 runtime.block_on(quick_start::configure(&control))?;
             }

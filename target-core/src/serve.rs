@@ -21,7 +21,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
-use tracing::{debug, info, warn};
+use tracing::field::display;
+use tracing::{Instrument, Level, Span, debug, enabled, info, trace_span, warn};
 
 use crate::control::Target;
 use crate::datamover::{DataMover, TaskRemains};
@@ -292,6 +293,7 @@ impl<M: DataMover> Server<M> {
             _ => "discovery".into(),
         };
         let digests = (admission.params.header_digest, admission.params.data_digest);
+        name_span(&admitted);
         info!(initiator = %admission.initiator, tsih = admitted.tsih.0, ?digests, "logged in to {what}");
         debug!(params = ?admission.params, "agreed");
         if let Some((nexus, _)) = &admitted.nexus {
@@ -382,7 +384,14 @@ impl<M: DataMover> Server<M> {
         };
         let signal = setup.abort.clone();
         let command = target.device.execute(nexus, scsi, Transfer::new(setup));
-        self.commands.push(Box::pin(async move { (slot, command.await) }));
+        let command = async move { (slot, command.await) };
+        // Asked first: a command without a span does not pay for one.
+        self.commands.push(if enabled!(Level::TRACE) {
+            let span = trace_span!("command", itt = pdu.itt.0, lun = %pdu.lun, opcode = pdu.cdb[0]);
+            Box::pin(command.instrument(span))
+        } else {
+            Box::pin(command)
+        });
         // The session may have been taken over on another core a moment ago; what its old connection still had in hand
         // must not run under the new one.
         if !self.place.as_ref().is_some_and(SessionPlace::is_alive) {
@@ -435,6 +444,16 @@ async fn next_arrival(place: Option<&mut SessionPlace>) -> Option<Joining> {
     match place {
         Some(place) => place.arrival().await,
         None => None,
+    }
+}
+
+/// Whoever made the span of the connection left fields for the session that it leads.
+fn name_span(admitted: &Admitted) {
+    let span = Span::current();
+    span.record("tsih", admitted.tsih.0);
+    if let Some((nexus, target)) = &admitted.nexus {
+        span.record("initiator", display(&nexus.initiator.name));
+        span.record("target", display(&target.name));
     }
 }
 

@@ -8,6 +8,7 @@ mod change;
 mod config;
 mod duplicate;
 mod jobs;
+mod log_filter;
 mod reservations;
 mod sessions;
 mod tend;
@@ -21,6 +22,7 @@ use target_core::iscsi::Node;
 pub use change::{Change, ChangeError, Edit, Outcome, Precondition, Preview};
 pub use duplicate::CloneRequest;
 pub use jobs::{Job, JobKind, JobState};
+pub use log_filter::LogFilter;
 pub use reservations::{Port, Registrant, ReservationKind, ReservedLun, UnitReservations};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 
@@ -42,6 +44,7 @@ pub struct Control {
     live: Mutex<Live>,
     events: Arc<EventLog>,
     rates: RateLog,
+    log_filter: LogFilter,
     entropy: fn(&mut [u8]),
     directory: PathBuf,
     /// Long work of this run.
@@ -87,6 +90,7 @@ impl Control {
         }
         Ok(Arc::new(Self {
             rates: RateLog::new(Arc::clone(&node)),
+            log_filter: LogFilter::default(),
             node,
             model: RwLock::new(Arc::new(model)),
             writer: Arc::new(tokio::sync::Mutex::new(state)),

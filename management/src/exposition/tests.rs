@@ -1,3 +1,5 @@
+//! The text as Prometheus takes it.
+
 use super::*;
 
 #[test]

@@ -193,7 +193,7 @@ impl CheckedDisk {
             }
             panic!("the command does not end");
         };
-        let ((), (outcome, data_in)) = futures_util::future::join(command, answering).await;
+        let (_, (outcome, data_in)) = futures_util::future::join(command, answering).await;
         assert!(data_in.len() <= usize::try_from(room).expect("32 bits fit"));
         assert!(received.recv().await.is_none(), "nothing follows its end");
         (outcome, data_in)

@@ -5,6 +5,7 @@ mod config;
 mod events;
 mod extract;
 mod jobs;
+mod log_filter;
 mod objects;
 mod reservations;
 mod routes;
@@ -36,6 +37,7 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     events::add(&mut routes);
     status::add(&mut routes);
     stats::add(&mut routes);
+    log_filter::add(&mut routes);
     access::add(&mut routes);
     routes.finish()
 }

@@ -1,3 +1,5 @@
+//! Rates, by what the counters were before and after.
+
 use super::*;
 use iscsi_proto::IscsiName;
 use target_core::metrics::{BOUNDS, LunRow};
