@@ -4,29 +4,31 @@ use management::model::{AccessRule, Id, Model, Name, Object};
 
 use super::form::Form;
 
-/// The rule that a form asks for; `None` for nobody, or when a field is wrong, which the form then says.
-pub(crate) fn read(form: &mut Form, target: &Name, model: &Model) -> Option<AccessRule> {
-    let mut rule = AccessRule {
-        id: free_id(model),
-        target: target.clone(),
-        any: false,
-        initiator: None,
-        pattern: None,
-        group: None,
-        network: form.parse_filled("network"),
-    };
+/// The rule that a form asks for; `None` for nobody, or when a field is wrong, which the form then says. Without a target
+/// the fields are looked at all the same, so that people are told everything at once.
+pub(crate) fn read(form: &mut Form, target: Option<&Name>, model: &Model) -> Option<AccessRule> {
+    let network = form.parse_filled("network");
+    let (mut any, mut initiator, mut pattern, mut group) = (false, None, None, None);
     match form.value("who") {
-        "any" => rule.any = rule.network.is_none(),
-        "initiator" => rule.initiator = Some(form.parse("initiator")?),
-        "pattern" => rule.pattern = Some(form.parse("pattern")?),
-        "group" => rule.group = Some(form.parse("group")?),
+        "any" => any = network.is_none(),
+        "group" => group = Some(form.parse("group")?),
+        "initiator" => initiator = Some(form.parse("initiator")?),
         "nobody" => return None,
+        "pattern" => pattern = Some(form.parse("pattern")?),
         _ => {
             form.complain("who", "is not chosen", "say who may log in");
             return None;
         }
     }
-    Some(rule)
+    Some(AccessRule {
+        id: free_id(model),
+        target: target?.clone(),
+        any,
+        initiator,
+        pattern,
+        group,
+        network,
+    })
 }
 
 /// The field that a problem of a rule belongs to.

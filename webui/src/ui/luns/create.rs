@@ -168,7 +168,7 @@ fn refuse(form: &mut Form, error: ChangeError) {
         form.complain(field, "is there already", fix);
         return;
     }
-    form.refuse(&Refusal::from(error), |path| place(path));
+    form.refuse(&Refusal::from(error), place);
 }
 
 fn place(path: &str) -> Option<&'static str> {

@@ -179,15 +179,12 @@ impl Draft<'_> {
             }
             return known.map(|target| target.name.clone());
         }
-        if self.form.value("target_name").ends_with(':') {
-            let name = format!("{}{}", self.form.value("target_name"), self.form.value("name"));
-            self.form.set("target_name", name);
-        }
-        let name = self.form.parse::<Name>("target_name")?;
-        let authentication = self.authentication()?;
-        if let Some(rule) = rule::read(self.form, &name, self.model) {
+        let name = self.target_name();
+        let authentication = self.authentication();
+        if let Some(rule) = rule::read(self.form, name.as_ref(), self.model) {
             self.edits.push(Edit::Put(rule.into()));
         }
+        let (name, authentication) = (name?, authentication?);
         let target = Target {
             name: name.clone(),
             alias: self.form.filled("alias"),
@@ -200,6 +197,16 @@ impl Draft<'_> {
             .push(Precondition::Absent(Kind::Target, name.to_string()));
         self.edits.push(Edit::Put(target.into()));
         Some(name)
+    }
+
+    /// Where the name ends with a colon, that of the disk follows, if there is a good one.
+    fn target_name(&mut self) -> Option<Name> {
+        if self.form.value("target_name").ends_with(':') && !self.form.has("disk", "existing") {
+            let disk = self.form.value("name").parse::<Id>().ok()?;
+            let name = format!("{}{disk}", self.form.value("target_name"));
+            self.form.set("target_name", name);
+        }
+        self.form.parse("target_name")
     }
 
     fn authentication(&mut self) -> Option<Authentication> {

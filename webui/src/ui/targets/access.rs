@@ -25,7 +25,7 @@ pub(super) async fn add(
     let target = model
         .get::<Target>(&name)
         .ok_or_else(|| Refusal::not_found("target"))?;
-    let Some(rule) = rule::read(&mut form, &target.name, &model) else {
+    let Some(rule) = rule::read(&mut form, Some(&target.name), &model) else {
         return detail::render(&web, &visitor, &name, form);
     };
     let text = format!("Lets in {} now.", rule::words(&rule));

@@ -46,12 +46,10 @@ pub(super) async fn create(
     mut form: Form,
 ) -> Response {
     let model = web.control().model();
-    let Some(name) = form.parse::<Name>("name") else {
-        return page_with(StatusCode::UNPROCESSABLE_ENTITY, &new_form(&web, &visitor, form));
-    };
-    let target = read(&mut form, name.clone());
-    let rule = rule::read(&mut form, &name, &model);
-    let (Some(target), false) = (target, form.is_bad()) else {
+    let name = form.parse::<Name>("name");
+    let rule = rule::read(&mut form, name.as_ref(), &model);
+    let target = name.clone().and_then(|name| read(&mut form, name));
+    let (Some(name), Some(target), false) = (name, target, form.is_bad()) else {
         return page_with(StatusCode::UNPROCESSABLE_ENTITY, &new_form(&web, &visitor, form));
     };
     let mut edits = vec![Edit::Put(target.into())];

@@ -114,6 +114,39 @@ async fn the_commands_have_portal_target_number_and_chap_name() {
 }
 
 #[tokio::test]
+async fn a_target_name_that_ends_with_a_colon_gets_the_name_of_the_disk() {
+    let (site, mut browser) = Site::with_admin().await;
+    browser.get("/new/lun").await;
+    let fields = |name: &'static str| {
+        [
+            ("disk", "new"),
+            ("name", name),
+            ("size", "1 MiB"),
+            ("at", "new"),
+            ("target_name", "iqn.2026-11.org.example:"),
+            ("who", "initiator"),
+        ]
+    };
+    let answer = browser.post("/new/lun", &fields("Bad Name")).await;
+    answer.says(
+        422,
+        &[
+            "id=\"name-error\"",
+            "id=\"initiator-error\"",
+            "value=\"iqn.2026-11.org.example:\"",
+        ],
+    );
+    answer.lacks(&["id=\"target_name-error\""]);
+    let mut good = fields("disk1").to_vec();
+    good[5] = ("who", "any");
+    browser
+        .post("/new/lun", &good)
+        .await
+        .leads_to("/luns/iqn.2026-11.org.example:disk1/0#connect");
+    assert_eq!(site.control().model().all::<Target>().count(), 1);
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_said_beside_its_field_and_nothing_is_made() {
     let (site, mut browser) = Site::with_admin().await;
     browser.get("/new/lun").await;
