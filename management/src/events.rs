@@ -67,6 +67,12 @@ pub enum EventKind {
     StoreMissing,
     /// A missing store is back.
     StoreReturned,
+    /// Connections are traced.
+    TraceBegan,
+    /// A trace was stopped or deleted.
+    TraceEnded,
+    /// A trace was downloaded.
+    TraceTaken,
     /// Somebody logged in to the management.
     UserLoggedIn,
     /// Somebody could not log in to the management.

@@ -4,10 +4,11 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use management::access::GateError;
-use management::control::ChangeError;
+use management::control::{ChangeError, TraceError};
 use management::live::InUse;
 use management::model::Problem;
 use serde::{Deserialize, Serialize};
+use target_core::trace::TraceRefusal;
 use utoipa::ToSchema;
 
 /// A request that was not answered as hoped.
@@ -187,6 +188,24 @@ impl From<GateError> for Refusal {
                 refusal
             }
             GateError::Wrong(_) => Self::new(StatusCode::UNAUTHORIZED, "wrong", "Wrong", text),
+        }
+    }
+}
+
+impl From<TraceError> for Refusal {
+    fn from(error: TraceError) -> Self {
+        let text = error.to_string();
+        match error {
+            TraceError::Invalid(problem) => Self::invalid(vec![problem]),
+            TraceError::Refused(TraceRefusal::NoSuchSession(_)) => Self::invalid(vec![Problem::new(
+                "session",
+                text,
+                "see GET /api/v1/sessions for those there are",
+            )]),
+            TraceError::Refused(TraceRefusal::TooMany) => {
+                Self::conflict("too-many-traces", "Too many traces", text)
+                    .with_fix("delete one: DELETE /api/v1/traces/{id}")
+            }
         }
     }
 }
