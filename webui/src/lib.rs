@@ -5,6 +5,8 @@
 
 mod api;
 mod metrics;
+mod patience;
+mod places;
 mod problem;
 mod serve;
 mod tls;
@@ -17,8 +19,10 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, header};
 use axum::middleware;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use management::access::Gate;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use api::{ConfigQuery, DeleteQuery, Diff, Page, Status, description};
 pub use problem::{ProblemDetails, Refusal};
@@ -35,6 +39,8 @@ struct Inner {
     began: Instant,
     version: &'static str,
     metrics: fn() -> String,
+    /// Places of those who follow events.
+    followers: Arc<Semaphore>,
 }
 
 impl Web {
@@ -46,11 +52,17 @@ impl Web {
             began: Instant::now(),
             version,
             metrics,
+            followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
         }))
     }
 
     pub(crate) fn gate(&self) -> &Arc<Gate> {
         &self.0.gate
+    }
+
+    /// A place among those who follow events.
+    pub(crate) fn follower(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.followers).try_acquire_owned().ok()
     }
 
     pub(crate) fn control(&self) -> &Arc<management::control::Control> {
@@ -72,7 +84,25 @@ pub fn router(web: Web) -> Router {
         .layer(middleware::from_fn_with_state(web.clone(), who::find_out))
         .with_state(web)
         .merge(docs)
+        .layer(middleware::map_response(explain))
         .layer(middleware::map_response(harden))
+}
+
+/// Refusals that come from below the handlers are problem details as well: a method that a path does not have, a body that
+/// is too long.
+async fn explain(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_bare = kind.is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if !status.is_client_error() || !is_bare {
+        return response;
+    }
+    let allowed = response.headers().get(header::ALLOW).cloned();
+    let mut response = Refusal::by_status(status).into_response();
+    if let Some(allowed) = allowed {
+        response.headers_mut().insert(header::ALLOW, allowed);
+    }
+    response
 }
 
 /// What a browser is told about every answer.
@@ -90,5 +120,7 @@ async fn harden<B>(mut response: axum::http::Response<B>) -> axum::http::Respons
     response
 }
 
-/// Bytes of a request's body: a configuration of some ten thousand disks.
-const BODY_MAX: usize = 32 << 20;
+/// Bytes of a request's body: an object takes 4 kB at most. Whole configurations have a limit of their own.
+const BODY_MAX: usize = 256 << 10;
+/// Event streams at once.
+const FOLLOWERS_MAX: usize = 64;

@@ -66,6 +66,38 @@ impl Refusal {
         self
     }
 
+    /// What the status says by itself.
+    #[must_use]
+    pub fn by_status(status: StatusCode) -> Self {
+        let title = status.canonical_reason().unwrap_or("Refused");
+        let (detail, fix) = match status {
+            StatusCode::METHOD_NOT_ALLOWED => (
+                "this path does not have this method",
+                "see the API's description at /api/docs",
+            ),
+            StatusCode::PAYLOAD_TOO_LARGE => ("the body is too long", "send less at once"),
+            _ => (
+                "the request could not be read",
+                "see the API's description at /api/docs",
+            ),
+        };
+        let kind = title.to_ascii_lowercase().replace(' ', "-");
+        Self::new(status, &kind, title, detail).with_fix(fix)
+    }
+
+    /// As many as there may be follow events already.
+    #[must_use]
+    pub fn too_many_followers() -> Self {
+        let mut refusal = Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too-many-followers",
+            "Too many followers",
+            "no more event streams are possible at once",
+        );
+        refusal.0.retry_after = Some(10);
+        refusal.with_fix("close one, or ask GET /api/v1/events from time to time")
+    }
+
     /// There is no such thing.
     #[must_use]
     pub fn not_found(what: &str) -> Self {
@@ -150,6 +182,10 @@ impl From<ChangeError> for Refusal {
                 refusal
             }
             ChangeError::Invalid(problems) => Self::invalid(problems),
+            ChangeError::NotAllowed(_) => {
+                Self::new(StatusCode::FORBIDDEN, "not-allowed", "Not allowed", text)
+                    .with_fix("ask an administrator to do it")
+            }
             ChangeError::NotFound(_) => Self::new(StatusCode::NOT_FOUND, "not-found", "Not found", text),
             ChangeError::NotSaved(error) => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "not-saved", "Not saved", text)

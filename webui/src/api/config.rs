@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
@@ -88,7 +88,8 @@ pub(super) fn add(routes: &mut Routes) {
     .header("If-Match", "ETag that the configuration must have")
     .takes::<Document>("application/json")
     .gives::<Diff>("200", "What was different");
-    routes.add(HttpMethod::Put, "/config", put(apply), applied);
+    let apply = put(apply).layer(DefaultBodyLimit::max(DOCUMENT_MAX));
+    routes.add(HttpMethod::Put, "/config", apply, applied);
 }
 
 async fn read_config(
@@ -130,3 +131,6 @@ async fn apply(
     )
         .into_response())
 }
+
+/// Bytes of a document: a configuration of some ten thousand disks.
+const DOCUMENT_MAX: usize = 32 << 20;
