@@ -178,10 +178,11 @@ fn guesses_that_are_made_at_once_are_counted_like_others() {
             &json!({"role": "admin", "password": "correct horse"}),
         )
         .is(200);
+    let nobody = &server.nobody();
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let guess = |number: usize| {
             let wrong = json!({"name": "admin", "password": format!("guess {number}")});
-            server.nobody().post("/api/v1/session", &wrong).status
+            nobody.post("/api/v1/session", &wrong).status
         };
         let guesses: Vec<_> = (0..40).map(|number| scope.spawn(move || guess(number))).collect();
         guesses.into_iter().map(|guess| guess.join().unwrap()).collect()
@@ -288,7 +289,7 @@ fn where_disks_may_be_is_for_administrators_to_say() {
 fn two_who_adopt_one_file_at_once_do_not_both_get_it() {
     let (directory, server) = started();
     std::fs::write(directory.path().join("disk.img"), vec![0; 1 << 20]).unwrap();
-    let here = server.here();
+    let here = &server.here();
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let adopt = |number: usize| {
             let store = json!({"id": format!("s{number}"), "place": {"kind": "file", "path": "disk.img"}});

@@ -84,11 +84,11 @@ pub fn router(web: Web) -> Router {
         .route("/metrics", get(metrics::scrape))
         .fallback(async || Refusal::not_found("page"))
         .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(middleware::map_response(explain))
         .layer(middleware::from_fn_with_state(web.clone(), who::find_out))
         .layer(middleware::from_fn_with_state(web.clone(), ui::as_page))
         .with_state(web)
         .merge(docs)
-        .layer(middleware::map_response(explain))
         .layer(middleware::map_response(harden))
 }
 

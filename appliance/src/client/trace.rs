@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use management::trace::TraceRow;
 use serde_json::{Value, json};
 
 use super::Api;
@@ -57,7 +58,7 @@ pub(super) fn run(api: &Api, command: TraceCommand) -> Result<(), StartError> {
         TraceCommand::List => api.show(&api.get("/traces")?["items"]),
         TraceCommand::Show { id } => {
             let rows = api.all(&format!("/traces/{id}/pdus"))?;
-            if api.json { api.show(&rows) } else { print(&rows) }
+            if api.json { api.show(&rows) } else { print(rows) }
         }
         TraceCommand::Save { id, file } => save(
             &api.client.take("GET", &format!("/traces/{id}/pcap"), None)?,
@@ -97,73 +98,31 @@ impl Start {
 }
 
 /// A line an entry: when, on which connection, in which direction, what.
-fn print(rows: &Value) -> Result<(), StartError> {
+fn print(rows: Value) -> Result<(), StartError> {
+    let rows: Vec<TraceRow> = serde_json::from_value(rows)
+        .map_err(|error| StartError::Usage(format!("the answer makes no sense: {error}")))?;
+    let first = rows.first().map_or(0, |row| row.time_us);
     let mut out = io::stdout().lock();
-    let first = rows.get(0).map_or(0, |row| number(row, "time_us"));
-    for row in rows.as_array().into_iter().flatten() {
-        let time = number(row, "time_us").saturating_sub(first);
-        let arrow = match row["from"].as_str() {
+    for row in &rows {
+        let time = row.time_us.saturating_sub(first);
+        let (seconds, micros) = (time / 1_000_000, time % 1_000_000);
+        let arrow = match row.from.as_deref() {
             Some("initiator") => "->",
             Some(_) => "<-",
             None => "--",
         };
-        let line = format!(
-            "{:>4}.{:06} {:>4} {arrow} {}",
-            time / 1_000_000,
-            time % 1_000_000,
-            number(row, "connection"),
-            what(row)
-        );
+        let (connection, name, details) = (row.connection, &row.name, row.details());
         // Nobody may be reading any more.
-        if writeln!(out, "{line}").is_err() {
+        if writeln!(
+            out,
+            "{seconds:>4}.{micros:06} {connection:>4} {arrow} {name}: {details}"
+        )
+        .is_err()
+        {
             break;
         }
     }
     Ok(())
-}
-
-fn what(row: &Value) -> String {
-    let mut words = vec![text(&row["name"])];
-    let named = [
-        ("command", ""),
-        ("status", ""),
-        ("sense", "sense "),
-        ("lun", "LUN "),
-        ("itt", "ITT "),
-        ("ttt", "TTT "),
-        ("cmd_sn", "CmdSN "),
-        ("stat_sn", "StatSN "),
-        ("exp_stat_sn", "ExpStatSN "),
-        ("data_sn", "DataSN "),
-        ("offset", "offset "),
-        ("expected_length", "expects "),
-        ("note", ""),
-    ];
-    for (field, title) in named {
-        if !row[field].is_null() {
-            words.push(format!("{title}{}", text(&row[field])));
-        }
-    }
-    if number(row, "data_length") > 0 {
-        words.push(format!("{} bytes", number(row, "data_length")));
-    }
-    let pairs = row["text"].as_array().into_iter().flatten();
-    words.extend(pairs.map(|pair| format!("{}={}", text(&pair["key"]), text(&pair["value"]))));
-    words.join(", ")
-}
-
-/// Without what could command a terminal: an initiator may have written it.
-fn text(value: &Value) -> String {
-    let text = value
-        .as_str()
-        .map_or_else(|| value.to_string(), ToOwned::to_owned);
-    text.chars()
-        .map(|letter| if letter.is_control() { '·' } else { letter })
-        .collect()
-}
-
-fn number(row: &Value, field: &str) -> u64 {
-    row[field].as_u64().unwrap_or(0)
 }
 
 /// Readable by its owner alone: there may be data in it.

@@ -203,7 +203,8 @@ impl TraceWish {
     }
 
     /// In words.
-    fn subject(&self) -> String {
+    #[must_use]
+    pub fn subject(&self) -> String {
         match (self.session, &self.initiator, self.address) {
             (Some(tsih), ..) => format!("session {tsih}"),
             (None, Some(pattern), Some(cidr)) => format!("logins of {} from {}", pattern.0, cidr.0),

@@ -129,6 +129,37 @@ impl TraceRow {
         row
     }
 
+    /// What there is to say of it beside time, direction and name, in one line. Without what could command a terminal: an
+    /// initiator may have written it.
+    #[must_use]
+    pub fn details(&self) -> String {
+        let number = |title: &str, value: Option<u32>| Some(format!("{title} {}", value?));
+        let named = |title: &str, value: &Option<String>| Some(format!("{title} {}", value.as_ref()?));
+        let told = [
+            self.command.clone(),
+            self.status.clone(),
+            named("sense", &self.sense),
+            named("LUN", &self.lun),
+            named("ITT", &self.itt),
+            named("TTT", &self.ttt),
+            number("CmdSN", self.cmd_sn),
+            number("StatSN", self.stat_sn),
+            number("ExpStatSN", self.exp_stat_sn),
+            number("DataSN", self.data_sn),
+            number("offset", self.offset),
+            number("expects", self.expected_length),
+            (self.data_length > 0).then(|| format!("{} bytes", self.data_length)),
+            self.note.clone(),
+        ];
+        let pairs = self
+            .text
+            .iter()
+            .map(|pair| format!("{}={}", pair.key, pair.value));
+        let words: Vec<String> = told.into_iter().flatten().chain(pairs).collect();
+        let visible = |letter: char| if letter.is_control() { '·' } else { letter };
+        words.join(", ").chars().map(visible).collect()
+    }
+
     fn read(&mut self, pdu: &TracedPdu) {
         self.opcode = Some(pdu.header[0] & OPCODE);
         self.data_length = pdu.frame().data_len;
