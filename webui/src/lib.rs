@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::http::{HeaderValue, header};
-use axum::middleware;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use management::access::Gate;
@@ -83,13 +83,27 @@ pub fn router(web: Web) -> Router {
         .route("/readyz", get(api::ready))
         .route("/metrics", get(metrics::scrape))
         .fallback(async || Refusal::not_found("page"))
-        .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(middleware::map_response(explain))
         .layer(middleware::from_fn_with_state(web.clone(), who::find_out))
+        .layer(middleware::from_fn(limit))
         .layer(middleware::from_fn_with_state(web.clone(), ui::as_page))
         .with_state(web)
         .merge(docs)
         .layer(middleware::map_response(harden))
+}
+
+/// A body that is too long is refused before it is read when its length is announced, and while it is read otherwise.
+async fn limit(mut request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let takes_document = DOCUMENTS.iter().any(|place| path.starts_with(place));
+    let most = if takes_document { DOCUMENT_MAX } else { BODY_MAX };
+    let announced = request.headers().get(header::CONTENT_LENGTH);
+    let announced: Option<usize> = announced.and_then(|len| len.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|len| len > most) {
+        return Refusal::by_status(StatusCode::PAYLOAD_TOO_LARGE).into_response();
+    }
+    DefaultBodyLimit::max(most).apply(&mut request);
+    next.run(request).await
 }
 
 /// Refusals that come from below the handlers are problem details as well: a method that a path does not have, a body that
@@ -124,7 +138,11 @@ async fn harden<B>(mut response: axum::http::Response<B>) -> axum::http::Respons
     response
 }
 
-/// Bytes of a request's body: an object takes 4 kB at most. Whole configurations have a limit of their own.
+/// Bytes of a request's body: an object takes 4 kB at most.
 const BODY_MAX: usize = 256 << 10;
+/// Bytes of a whole configuration: one of some ten thousand disks.
+const DOCUMENT_MAX: usize = 32 << 20;
+/// Where whole configurations are taken.
+const DOCUMENTS: [&str; 2] = ["/api/v1/config", "/configuration"];
 /// Event streams at once.
 const FOLLOWERS_MAX: usize = 64;

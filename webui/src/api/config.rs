@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
@@ -88,8 +88,7 @@ pub(super) fn add(routes: &mut Routes) {
     .header("If-Match", "ETag that the configuration must have")
     .takes::<Document>("application/json")
     .gives::<Diff>("200", "What was different");
-    let apply = put(apply).layer(DefaultBodyLimit::max(DOCUMENT_MAX));
-    routes.add(HttpMethod::Put, "/config", apply, applied);
+    routes.add(HttpMethod::Put, "/config", put(apply), applied);
 }
 
 async fn read_config(
@@ -131,6 +130,3 @@ async fn apply(
     )
         .into_response())
 }
-
-/// Bytes of a document: a configuration of some ten thousand disks.
-const DOCUMENT_MAX: usize = 32 << 20;
