@@ -5,6 +5,7 @@ mod http;
 mod job;
 mod table;
 mod top;
+mod trace;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -18,6 +19,7 @@ use crate::error::StartError;
 use crate::size::parse_size;
 use http::Client;
 pub(crate) use top::TopArgs;
+use trace::TraceCommand;
 
 /// What every client command takes.
 #[derive(Args, Clone, Debug)]
@@ -168,12 +170,15 @@ pub(crate) enum ReservationCommand {
     },
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
     /// List sessions.
     List,
     /// Close one.
     Close { tsih: u16 },
+    /// See what initiators and the target say to each other.
+    #[command(subcommand)]
+    Trace(TraceCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -454,6 +459,7 @@ fn session(api: &Api, command: SessionCommand) -> Result<(), StartError> {
     match command {
         SessionCommand::List => api.show(&api.get("/sessions")?["items"]),
         SessionCommand::Close { tsih } => api.delete(&format!("/sessions/{tsih}")),
+        SessionCommand::Trace(command) => trace::run(api, command),
     }
 }
 

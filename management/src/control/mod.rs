@@ -12,6 +12,7 @@ mod log_filter;
 mod reservations;
 mod sessions;
 mod tend;
+mod traces;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub use jobs::{Job, JobKind, JobState};
 pub use log_filter::LogFilter;
 pub use reservations::{Port, Registrant, ReservationKind, ReservedLun, UnitReservations};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
+pub use traces::{TraceError, TraceState, TraceStatus, TraceWish};
 
 use crate::events::{Event, EventKind, EventLog};
 use crate::live::{Accept, Defaults, IserStatus, Live, PortStatus, StoreStatus, UnitKeeping};

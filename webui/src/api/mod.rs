@@ -12,11 +12,13 @@ mod routes;
 mod sessions;
 mod stats;
 mod status;
+mod traces;
 
 use axum::Router;
 use utoipa::openapi::OpenApi;
 
 pub use config::{ConfigQuery, Diff};
+pub(crate) use events::followed;
 pub(crate) use objects::deletion;
 pub use objects::{DeleteQuery, Page};
 pub use stats::RateHistory;
@@ -34,6 +36,7 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     sessions::add(&mut routes);
     reservations::add(&mut routes);
     jobs::add(&mut routes);
+    traces::add(&mut routes);
     events::add(&mut routes);
     status::add(&mut routes);
     stats::add(&mut routes);

@@ -13,8 +13,10 @@ use futures_util::stream::{self, Stream, StreamExt};
 use management::model::Problem;
 use management::rates::Sample;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 use utoipa::openapi::path::HttpMethod;
 use utoipa::openapi::schema::Type;
@@ -102,26 +104,30 @@ async fn follow(
     State(web): State<Web>,
     _who: Viewer,
     headers: HeaderMap,
-) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, Refusal> {
+    let place = web.follower().ok_or_else(Refusal::too_many_followers)?;
     let seen = headers
         .get("last-event-id")
         .and_then(|value| value.to_str().ok()?.parse().ok());
     // Who does not say what was seen wants what comes.
     let (missed, live) = web.control().rates().follow(seen.unwrap_or(u64::MAX));
     let missed = stream::iter(missed.into_iter().map(|sample| Ok(message(&sample))));
-    let stream = missed.chain(stream::unfold(live, next));
-    Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    let until = Instant::now() + LIFE;
+    let stream = missed.chain(stream::unfold((live, until, place), next));
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-async fn next(
-    mut live: Receiver<Arc<Sample>>,
-) -> Option<(Result<sse::Event, Infallible>, Receiver<Arc<Sample>>)> {
+/// What comes, until when, and the place among those who follow.
+type Following = (Receiver<Arc<Sample>>, Instant, OwnedSemaphorePermit);
+
+/// The next sample. After a while everybody is sent away to ask again, since who may look may have changed.
+async fn next(mut following: Following) -> Option<(Result<sse::Event, Infallible>, Following)> {
     loop {
-        match live.recv().await {
-            Ok(sample) => return Some((Ok(message(&sample)), live)),
+        match timeout_at(following.1, following.0.recv()).await {
+            Ok(Ok(sample)) => return Some((Ok(message(&sample)), following)),
             // Who is too slow misses some.
-            Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return None,
+            Ok(Err(RecvError::Lagged(_))) => {}
+            Ok(Err(RecvError::Closed)) | Err(_) => return None,
         }
     }
 }
@@ -136,4 +142,6 @@ const fn default_seconds() -> u64 {
 }
 
 const SECONDS_MAX: u64 = 300;
+/// How long a stream lasts.
+const LIFE: Duration = Duration::from_secs(600);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -2,7 +2,6 @@
 //! the events of changes, each with who made it and what was before and after.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
@@ -12,16 +11,15 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::routing::get;
-use futures_util::stream::{self, Stream, StreamExt};
+use futures_util::stream::{Stream, StreamExt};
 use management::events::{Event, EventKind};
 use serde::Deserialize;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 
 use super::difference::ChangedObject;
 use super::frame::{Frame, Section, page};
 use super::visitor::Visitor;
-use crate::Web;
+use crate::api::followed;
+use crate::{Refusal, Web};
 
 /// What is to be seen.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -132,32 +130,16 @@ async fn audit(State(web): State<Web>, visitor: Visitor, Query(wanted): Query<Wa
 /// Rows as they come, for the top of the table.
 async fn live(
     State(web): State<Web>,
-    _visitor: Visitor,
+    visitor: Visitor,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
-) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
-    let log = web.control().events();
-    // A browser that comes back says what it has seen.
-    let seen = headers
-        .get("last-event-id")
-        .and_then(|value| value.to_str().ok()?.parse().ok());
-    let seen = seen.unwrap_or_else(|| log.recent().first().map_or(0, |event| event.number));
-    let (missed, live) = log.follow(seen);
-    let events = stream::iter(missed).chain(stream::unfold(live, next));
-    let messages = events.filter_map(move |event| {
+) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, Refusal> {
+    let messages = followed(&web, visitor.actor, &headers)?.filter_map(move |event| {
         let is_wanted = wanted.kind.is_none_or(|kind| event.kind == kind);
         let message = is_wanted.then(|| message(&event)).flatten();
         std::future::ready(message.map(Ok))
     });
-    Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
-}
-
-async fn next(mut live: Receiver<Arc<Event>>) -> Option<(Arc<Event>, Receiver<Arc<Event>>)> {
-    match live.recv().await {
-        Ok(event) => Some((event, live)),
-        // A browser that is too slow asks again with the last number it has.
-        Err(RecvError::Lagged(_) | RecvError::Closed) => None,
-    }
+    Ok(Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
 fn message(event: &Event) -> Option<sse::Event> {
@@ -223,6 +205,9 @@ const fn words(kind: EventKind) -> (&'static str, &'static str) {
         EventKind::Started => ("Started", ""),
         EventKind::StoreMissing => ("Store missing", "bad"),
         EventKind::StoreReturned => ("Store returned", "ok"),
+        EventKind::TraceBegan => ("Trace began", "warn"),
+        EventKind::TraceEnded => ("Trace ended", ""),
+        EventKind::TraceTaken => ("Trace taken", "warn"),
         EventKind::UserLoggedIn => ("User logged in", ""),
         EventKind::UserRefused => ("User refused", "bad"),
     }
@@ -241,7 +226,7 @@ fn kind<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Even
 }
 
 /// In the order of the filter: what one looks for first.
-const KINDS: [EventKind; 17] = [
+const KINDS: [EventKind; 20] = [
     EventKind::LoginFailed,
     EventKind::LoggedIn,
     EventKind::SessionEnded,
@@ -254,6 +239,9 @@ const KINDS: [EventKind; 17] = [
     EventKind::JobCancelled,
     EventKind::StoreMissing,
     EventKind::StoreReturned,
+    EventKind::TraceBegan,
+    EventKind::TraceTaken,
+    EventKind::TraceEnded,
     EventKind::UserLoggedIn,
     EventKind::UserRefused,
     EventKind::SecretsShown,

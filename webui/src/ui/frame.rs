@@ -51,6 +51,7 @@ pub(crate) enum Section {
     Settings,
     Stores,
     Targets,
+    Traces,
 }
 
 /// Light or dark.
@@ -175,6 +176,7 @@ static NAVIGATION: [Group; 4] = [
         links: &[
             link(Section::Sessions, "/sessions", "Sessions"),
             link(Section::LoginFailures, "/login-failures", "Login failures"),
+            link(Section::Traces, "/traces", "Traces"),
             link(Section::Reservations, "/reservations", "Reservations"),
             link(Section::Jobs, "/jobs", "Long work"),
             link(Section::Events, "/events", "Events"),

@@ -30,6 +30,7 @@ mod snapshot;
 mod stores;
 mod sure;
 mod targets;
+mod traces;
 mod visitor;
 mod words;
 
@@ -62,6 +63,7 @@ pub(crate) fn routes() -> Router<Web> {
         .merge(settings::routes())
         .merge(stores::routes())
         .merge(targets::routes())
+        .merge(traces::routes())
 }
 
 #[cfg(test)]

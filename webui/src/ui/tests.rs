@@ -26,6 +26,7 @@ mod entrance;
 mod luns;
 mod system;
 mod targets;
+mod traces;
 
 /// A node with its pages.
 pub(super) struct Site {

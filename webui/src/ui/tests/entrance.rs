@@ -5,7 +5,7 @@ use management::model::Role;
 
 use super::{PASSWORD, Site, TOKEN};
 
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "/",
     "/targets",
     "/luns",
@@ -19,6 +19,7 @@ const PAGES: [&str; 13] = [
     "/audit",
     "/configuration",
     "/settings",
+    "/traces",
 ];
 
 #[tokio::test]
