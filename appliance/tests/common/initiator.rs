@@ -3,8 +3,8 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response};
-use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Sn, Tsih, crc32c, text};
+use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response, TextRequest};
+use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Lun, Sn, Tsih, Ttt, crc32c, text};
 
 use super::PATIENCE;
 
@@ -117,6 +117,50 @@ impl Session {
             Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
         }
     }
+}
+
+/// The TargetName and TargetAddress records that a portal gives.
+pub(crate) fn discover(portal: SocketAddr) -> Vec<String> {
+    let mut session = Session::connect(portal);
+    let mut asked = Vec::new();
+    for (key, value) in [("InitiatorName", NAME), ("SessionType", "Discovery")] {
+        text::push_pair(&mut asked, key, value);
+    }
+    session.say(&Request::Login(login_request()), &asked);
+    let mut next = match session.hear().0 {
+        Response::Login(login) if login.status == LoginStatus::Success => login.stat_sn.next(),
+        other => panic!("not let in: {other:?}"),
+    };
+    asked.clear();
+    text::push_pair(&mut asked, "SendTargets", "All");
+    let (mut ttt, mut answer) = (Ttt::RESERVED, Vec::new());
+    loop {
+        let request = TextRequest {
+            immediate: true,
+            is_final: true,
+            continues: false,
+            lun: Lun::ZERO,
+            itt: Itt(2),
+            ttt,
+            cmd_sn: Sn(1),
+            exp_stat_sn: next,
+        };
+        session.say(&Request::Text(request), &asked);
+        let (Response::Text(response), piece) = session.hear() else {
+            panic!("no answer to SendTargets");
+        };
+        answer.extend(piece);
+        if response.is_final {
+            break;
+        }
+        (ttt, next) = (response.ttt, response.stat_sn.next());
+        asked.clear();
+    }
+    let pairs = text::parse_pairs(&answer).unwrap();
+    pairs
+        .iter()
+        .map(|pair| format!("{}={}", pair.key, pair.value))
+        .collect()
 }
 
 /// The one request of a login without CHAP.

@@ -35,6 +35,19 @@ pub(crate) struct Erasure {
     keeper: OnceLock<(MarkKeeper, String)>,
 }
 
+/// What goes on, or how the last one failed, for who administers the unit. Shares are 65536ths.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ErasureView {
+    /// FORMAT UNIT is so far.
+    Formatting(u16),
+    /// FORMAT UNIT did not come to its end.
+    FormatFailed,
+    /// SANITIZE is so far.
+    Sanitizing(u16),
+    /// SANITIZE did not come to its end.
+    SanitizeFailed,
+}
+
 /// How it was before an erasure began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before(State);
@@ -79,6 +92,17 @@ impl Erasure {
     /// What REQUEST SENSE has to tell of it.
     pub(crate) fn sense(&self) -> Option<Sense> {
         self.state.borrow().sense()
+    }
+
+    /// What there is to tell of it.
+    pub(super) fn view(&self) -> Option<ErasureView> {
+        Some(match *self.state.borrow() {
+            State::AtRest => return None,
+            State::Running(ErasureKind::Format, share) => ErasureView::Formatting(share),
+            State::Running(ErasureKind::Sanitize { .. }, share) => ErasureView::Sanitizing(share),
+            State::Failed(ErasureKind::Format) => ErasureView::FormatFailed,
+            State::Failed(ErasureKind::Sanitize { .. }) => ErasureView::SanitizeFailed,
+        })
     }
 
     /// The kind of the last one if it failed.

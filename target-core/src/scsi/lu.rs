@@ -8,13 +8,13 @@ use backstores::{BlockStore, Durability, Geometry, Measured};
 
 use super::attention::AttentionQueue;
 use super::copy::CopyOperations;
-use super::erasure::Erasure;
+use super::erasure::{Erasure, ErasureView};
 use super::identifying::{self, Identifying, InformationKind};
 use super::medium::Medium;
 use super::nonvolatile::NonVolatileMemory;
 use super::primary::mode_pages::{ModeParameters, ModeSubject};
 use super::primary::vpd::is_thin;
-use super::reservations::{KeptReservations, ReservationKeeper, Reservations};
+use super::reservations::{KeptReservations, ReservationKeeper, Reservations, ReservationsView};
 use super::statistics::Statistics;
 use super::task_set::TaskSet;
 use super::{Failure, MarkKeeper, SanitizeMark, Sense, SoftThreshold, UnitAttention};
@@ -306,6 +306,12 @@ impl LogicalUnit {
         self.medium.lock().expect("plain data")
     }
 
+    /// What formats or sanitizes it, or failed to, for who administers it.
+    #[must_use]
+    pub fn erasure_view(&self) -> Option<ErasureView> {
+        self.erasure.view()
+    }
+
     /// Formatting and sanitizing.
     pub(crate) fn erasure(&self) -> &Erasure {
         &self.erasure
@@ -362,6 +368,24 @@ impl LogicalUnit {
     /// What is reserved.
     pub(crate) fn reservations(&self) -> &Reservations {
         &self.reservations
+    }
+
+    /// What is registered and reserved, for who administers it.
+    #[must_use]
+    pub fn reservations_view(&self) -> ReservationsView {
+        self.reservations.view()
+    }
+
+    /// The administrator takes away all that is registered and reserved; who lost something is told (2A/03). Durable when
+    /// this returns.
+    ///
+    /// # Errors
+    /// It could not be made durable, and nothing was changed.
+    pub async fn clear_reservations(&self) -> Result<(), Failure> {
+        for (told, attention) in self.reservations.clear().await?.told {
+            self.raise_for_registrant(&told, attention);
+        }
+        Ok(())
     }
 
     /// A nexus begins to use the unit, with a first thing to be told, and what it missed of persistent reservations.

@@ -32,10 +32,12 @@ pub use access_state::AccessState;
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
 pub use engine::command_name;
+pub use erasure::ErasureView;
 pub use lu::{DeviceType, LogicalUnit, UnitConfig};
 pub use nonvolatile::{Keeping, NonVolatileMemory};
 pub use reservations::{
     KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,
+    ReservationsView,
 };
 pub use sanitize_mark::{MarkKeeper, MarkRequest, SanitizeMark};
 pub use sense::{FieldPointer, Sense, SenseKey};

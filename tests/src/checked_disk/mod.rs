@@ -9,6 +9,7 @@ use backstores::{BlockStore, BufPool, IoBuf, StoreOptions, StoreSource};
 use bytes::Bytes;
 use iscsi_proto::pdu::TaskAttribute;
 use iscsi_proto::{Isid, Lun, Tpgt};
+use target_core::metrics::TurnClock;
 use target_core::nexus::{InitiatorPort, NexusId, TargetPort};
 use target_core::scsi::{LogicalUnit, Outcome, ScsiTask, SenseKey, Status, TargetDevice};
 use target_core::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
@@ -156,6 +157,7 @@ impl CheckedDisk {
             out_budget: Arc::new(Semaphore::new(4 << 20)),
             pool: Arc::clone(&self.pool),
             abort: AbortSignal::default(),
+            clock: TurnClock::new(std::time::Instant::now()),
         };
         let task = ScsiTask {
             lun: Lun::ZERO,
@@ -191,7 +193,7 @@ impl CheckedDisk {
             }
             panic!("the command does not end");
         };
-        let ((), (outcome, data_in)) = futures_util::future::join(command, answering).await;
+        let (_, (outcome, data_in)) = futures_util::future::join(command, answering).await;
         assert!(data_in.len() <= usize::try_from(room).expect("32 bits fit"));
         assert!(received.recv().await.is_none(), "nothing follows its end");
         (outcome, data_in)
