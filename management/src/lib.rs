@@ -15,3 +15,4 @@ pub mod live;
 pub mod model;
 pub mod rates;
 pub mod state;
+pub mod trace;

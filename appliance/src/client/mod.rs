@@ -4,6 +4,7 @@
 mod http;
 mod table;
 mod top;
+mod trace;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -17,6 +18,7 @@ use crate::error::StartError;
 use crate::size::parse_size;
 use http::Client;
 pub(crate) use top::TopArgs;
+use trace::TraceCommand;
 
 /// What every client command takes.
 #[derive(Args, Clone, Debug)]
@@ -128,12 +130,15 @@ pub(crate) enum InitiatorCommand {
     Failures,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
     /// List sessions.
     List,
     /// Close one.
     Close { tsih: u16 },
+    /// See what initiators and the target say to each other.
+    #[command(subcommand)]
+    Trace(TraceCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -385,6 +390,7 @@ fn session(api: &Api, command: SessionCommand) -> Result<(), StartError> {
     match command {
         SessionCommand::List => api.show(&api.get("/sessions")?["items"]),
         SessionCommand::Close { tsih } => api.delete(&format!("/sessions/{tsih}")),
+        SessionCommand::Trace(command) => trace::run(api, command),
     }
 }
 

@@ -9,6 +9,7 @@ mod config;
 mod log_filter;
 mod sessions;
 mod tend;
+mod traces;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use target_core::iscsi::Node;
 pub use change::{Change, ChangeError, Edit, Outcome, Precondition, Preview};
 pub use log_filter::LogFilter;
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
+pub use traces::{TraceError, TraceState, TraceStatus, TraceWish};
 
 use crate::events::{Event, EventKind, EventLog};
 use crate::live::{Accept, Defaults, Live, PortStatus, StoreStatus, UnitKeeping};

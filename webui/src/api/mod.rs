@@ -10,6 +10,7 @@ mod routes;
 mod sessions;
 mod stats;
 mod status;
+mod traces;
 
 use axum::Router;
 use utoipa::openapi::OpenApi;
@@ -29,6 +30,7 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     objects::add_all(&mut routes);
     config::add(&mut routes);
     sessions::add(&mut routes);
+    traces::add(&mut routes);
     events::add(&mut routes);
     status::add(&mut routes);
     stats::add(&mut routes);

@@ -10,11 +10,14 @@ use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::routing::get;
 use futures_util::stream::{self, Stream, StreamExt};
+use management::access::Actor;
 use management::model::Problem;
 use management::rates::Sample;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 use utoipa::openapi::path::HttpMethod;
 use utoipa::openapi::schema::Type;
@@ -100,28 +103,45 @@ async fn recent(
 
 async fn follow(
     State(web): State<Web>,
-    _who: Viewer,
+    Viewer(actor): Viewer,
     headers: HeaderMap,
-) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, Refusal> {
+    let place = web.follower().ok_or_else(Refusal::too_many_followers)?;
     let seen = headers
         .get("last-event-id")
         .and_then(|value| value.to_str().ok()?.parse().ok());
     // Who does not say what was seen wants what comes.
     let (missed, live) = web.control().rates().follow(seen.unwrap_or(u64::MAX));
     let missed = stream::iter(missed.into_iter().map(|sample| Ok(message(&sample))));
-    let stream = missed.chain(stream::unfold(live, next));
-    Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    let follower = Follower {
+        live,
+        web: web.clone(),
+        actor,
+        until: Instant::now() + LIFE,
+        _place: place,
+    };
+    let stream = missed.chain(stream::unfold(follower, next));
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-async fn next(
-    mut live: Receiver<Arc<Sample>>,
-) -> Option<(Result<sse::Event, Infallible>, Receiver<Arc<Sample>>)> {
+/// Somebody who follows rates.
+struct Follower {
+    live: Receiver<Arc<Sample>>,
+    web: Web,
+    actor: Actor,
+    until: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The next sample, for as long as the follower may see it; who is too slow misses some.
+async fn next(mut follower: Follower) -> Option<(Result<sse::Event, Infallible>, Follower)> {
     loop {
-        match live.recv().await {
-            Ok(sample) => return Some((Ok(message(&sample)), live)),
-            // Who is too slow misses some.
-            Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return None,
+        match timeout_at(follower.until, follower.live.recv()).await {
+            Ok(Ok(sample)) if follower.web.gate().knows_still(&follower.actor) => {
+                return Some((Ok(message(&sample)), follower));
+            }
+            Ok(Err(RecvError::Lagged(_))) => {}
+            Ok(Ok(_) | Err(RecvError::Closed)) | Err(_) => return None,
         }
     }
 }
@@ -137,3 +157,5 @@ const fn default_seconds() -> u64 {
 
 const SECONDS_MAX: u64 = 300;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// After so long whoever follows has to ask again.
+const LIFE: Duration = Duration::from_secs(3600);
