@@ -4,6 +4,7 @@
 mod http;
 mod job;
 mod table;
+mod trace;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use crate::error::StartError;
 use crate::size::parse_size;
 use http::Client;
+use trace::TraceCommand;
 
 /// What every client command takes.
 #[derive(Args, Clone, Debug)]
@@ -166,12 +168,15 @@ pub(crate) enum ReservationCommand {
     },
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
     /// List sessions.
     List,
     /// Close one.
     Close { tsih: u16 },
+    /// See what initiators and the target say to each other.
+    #[command(subcommand)]
+    Trace(TraceCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -445,6 +450,7 @@ fn session(api: &Api, command: SessionCommand) -> Result<(), StartError> {
     match command {
         SessionCommand::List => api.show(&api.get("/sessions")?["items"]),
         SessionCommand::Close { tsih } => api.delete(&format!("/sessions/{tsih}")),
+        SessionCommand::Trace(command) => trace::run(api, command),
     }
 }
 

@@ -11,6 +11,7 @@ mod jobs;
 mod reservations;
 mod sessions;
 mod tend;
+mod traces;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub use duplicate::CloneRequest;
 pub use jobs::{Job, JobKind, JobState};
 pub use reservations::{Port, Registrant, ReservationKind, ReservedLun, UnitReservations};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
+pub use traces::{TraceError, TraceState, TraceStatus, TraceWish};
 
 use crate::events::{Event, EventKind, EventLog};
 use crate::live::{Accept, Defaults, IserStatus, Live, PortStatus, StoreStatus, UnitKeeping};

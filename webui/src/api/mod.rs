@@ -10,6 +10,7 @@ mod reservations;
 mod routes;
 mod sessions;
 mod status;
+mod traces;
 
 use axum::Router;
 use utoipa::openapi::OpenApi;
@@ -30,6 +31,7 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     sessions::add(&mut routes);
     reservations::add(&mut routes);
     jobs::add(&mut routes);
+    traces::add(&mut routes);
     events::add(&mut routes);
     status::add(&mut routes);
     access::add(&mut routes);
