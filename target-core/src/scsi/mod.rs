@@ -16,6 +16,7 @@ mod nonvolatile;
 mod primary;
 mod reservations;
 mod sanitize_mark;
+mod self_test;
 mod sense;
 mod statistics;
 mod status;
@@ -36,7 +37,7 @@ pub use nonvolatile::{Keeping, NonVolatileMemory};
 pub use reservations::{
     KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,
 };
-pub use sanitize_mark::{MarkKeeper, MarkRequest, SanitizeMark};
+pub use sanitize_mark::{MarkKeeper, MarkRequest, SanitizeMark, SanitizeWork};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};
 pub use thin::SoftThreshold;
