@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
 
 use tokio::task::AbortHandle;
 
@@ -51,14 +50,11 @@ pub(crate) struct SelfTestResult {
     id: u64,
     kind: SelfTestKind,
     end: SelfTestEnd,
-    /// When it ended, hours since the unit exists.
-    hours: u16,
 }
 
 /// The self-tests of one unit: at most one goes on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SelfTests {
-    since: Instant,
     /// The usual answer, for the commands, which all ask.
     in_foreground: AtomicBool,
     /// Of the one that goes on, in 65536ths.
@@ -117,7 +113,7 @@ impl SelfTestResult {
             SelfTestEnd::InProgress => (0xf, None, None),
         };
         value[0] = (self.kind as u8) << 5 | result;
-        value[2..4].copy_from_slice(&self.hours.to_be_bytes());
+        // ACCUMULATED POWER ON HOURS are not counted and stay 0.
         value[4..12].copy_from_slice(&block.unwrap_or(u64::MAX).to_be_bytes());
         if let Some((key, code)) = sense {
             value[12..15].copy_from_slice(&[key as u8, code.0, code.1]);
@@ -140,7 +136,6 @@ impl SelfTests {
             id,
             kind,
             end: SelfTestEnd::InProgress,
-            hours: self.hours(),
         });
         state.results.truncate(RESULTS_KEPT);
         self.progress.store(0, Ordering::Relaxed);
@@ -165,7 +160,7 @@ impl SelfTests {
         };
         task.abort();
         if let Some(latest) = state.results.front_mut() {
-            (latest.end, latest.hours) = (end, self.hours());
+            latest.end = end;
         }
         true
     }
@@ -202,23 +197,8 @@ impl SelfTests {
         self.state().results.iter().copied().collect()
     }
 
-    fn hours(&self) -> u16 {
-        u16::try_from(self.since.elapsed().as_secs() / 3600).unwrap_or(u16::MAX)
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("plain data")
-    }
-}
-
-impl Default for SelfTests {
-    fn default() -> Self {
-        Self {
-            since: Instant::now(),
-            in_foreground: AtomicBool::new(false),
-            progress: AtomicU16::new(0),
-            state: Mutex::default(),
-        }
     }
 }
 
@@ -243,7 +223,7 @@ impl Running {
         if let Some(latest) = latest.filter(|latest| latest.id == self.id)
             && latest.end == SelfTestEnd::InProgress
         {
-            (latest.end, latest.hours) = (end, self.tests.hours());
+            latest.end = end;
             self.tests.in_foreground.store(false, Ordering::Release);
         }
     }
