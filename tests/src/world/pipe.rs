@@ -19,10 +19,20 @@ pub(crate) struct Pdu {
     pub(crate) bhs: [u8; BHS_LEN],
     /// Its data segment.
     pub(crate) data: Vec<u8>,
-    /// The data digest does not match when it arrives.
-    pub(crate) damaged: bool,
+    /// What digests say of it when it arrives.
+    pub(crate) damage: Damage,
     /// Beside the wire: the memory that an RDMA initiator opens for a command.
     pub(crate) opened: Option<Opened>,
+}
+
+/// What was damaged on the way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Damage {
+    None,
+    /// The data digest does not match.
+    Data,
+    /// The header digest does not: nobody knows where the next PDU begins.
+    Header,
 }
 
 impl Pdu {
@@ -31,7 +41,7 @@ impl Pdu {
         Self {
             bhs,
             data,
-            damaged: false,
+            damage: Damage::None,
             opened: None,
         }
     }

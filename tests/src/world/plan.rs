@@ -79,6 +79,8 @@ pub(crate) enum Step {
     Manage(Function),
     /// Pings.
     Ping,
+    /// Asks about the target.
+    Ask,
     /// Logs out, whatever is outstanding, and in again.
     Logout,
     /// Logs in again beside the old connection.
@@ -99,7 +101,8 @@ impl Step {
     /// Draws one.
     pub(crate) fn draw(random: &mut Random) -> Self {
         match random.below(1000) {
-            0..845 => Self::Command,
+            0..840 => Self::Command,
+            840..845 => Self::Ask,
             845..860 => Self::Join,
             860..870 => Self::LoseOne,
             870..880 => Self::CloseOne,

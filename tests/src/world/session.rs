@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use iscsi_proto::pdu::{
     DataOut, Function, LogoutReason, LogoutRequest, NopOut, Request, ScsiCommand, TaskManagementRequest,
+    TextRequest,
 };
 use iscsi_proto::{Cid, Itt, Lun, Sn, Ttt};
 use iser_transport::Opened;
@@ -16,11 +17,12 @@ use tokio::time::Instant;
 use super::ledger::Check;
 use super::leg::Leg;
 use super::login::Terms;
-use super::pipe::Pdu;
+use super::pipe::{Damage, Pdu};
 use super::plan::Command;
 use super::random::Random;
 use super::scene::Scene;
 use super::task::Task;
+use super::wire::Fate;
 
 /// A session in full feature phase.
 #[derive(Debug)]
@@ -54,8 +56,12 @@ pub(crate) struct Session {
     pub(crate) free: Vec<u32>,
     next_itt: u32,
     next_cid: u16,
-    logout: Option<(u16, Request)>,
+    logout: Option<u16>,
     pub(crate) logged_out: bool,
+    /// Something went wrong that only another session can mend.
+    pub(crate) has_fallen: bool,
+    /// The target wants the session to end.
+    pub(crate) is_asked_to_leave: bool,
 }
 
 /// A task management request that has not been answered.
@@ -129,7 +135,35 @@ impl Session {
             next_cid: 1,
             logout: None,
             logged_out: false,
+            has_fallen: false,
+            is_asked_to_leave: false,
         }
+    }
+
+    /// Whether what is lost on the way ends the session: session recovery (RFC 7143 §7.1.4.4) is all there is at level 0.
+    pub(crate) fn falls(&self) -> bool {
+        self.terms.is_lossy && !self.recovers()
+    }
+
+    pub(crate) fn fall(&mut self, why: impl std::fmt::Display) {
+        if !self.has_fallen {
+            self.note(format_args!("falls: {why}"));
+        }
+        self.has_fallen = true;
+    }
+
+    /// A rule is broken, unless what the wire did explains it.
+    pub(crate) fn missed(&mut self, check: Check, detail: impl std::fmt::Display) {
+        if self.falls() {
+            self.fall(detail);
+        } else {
+            self.violated(check, detail);
+        }
+    }
+
+    /// Whether the target was told to end this session.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.scene.is_ordered(self.terms.tsih)
     }
 
     /// What comes next, on whichever connection; `None` for its end. Never ready without a connection.
@@ -222,9 +256,9 @@ impl Session {
         self.fresh_itt()
     }
 
-    pub(crate) fn send(&mut self, leg: u16, request: &Request, data: Vec<u8>, damaged: bool) {
+    pub(crate) fn send(&mut self, leg: u16, request: &Request, data: Vec<u8>) {
         if let Some(leg) = self.leg(leg) {
-            leg.send(request, data, damaged);
+            leg.send(request, data);
         }
     }
 
@@ -286,7 +320,6 @@ impl Session {
         task.said_at = Instant::now();
         let (immediate, unsolicited) = task.first;
         let damaged = damaged && immediate > 0 && !self.terms.rdma;
-        task.damaged |= damaged;
         let (leg, unit) = (task.leg, task.unit);
         let mut pdu = ScsiCommand {
             immediate: false,
@@ -309,15 +342,25 @@ impl Session {
             unasked: immediate + unsolicited,
         });
         pdu.exp_stat_sn = self.exp_stat_sn(leg);
-        if let Some(leg) = self.leg(leg) {
-            leg.put(Pdu {
-                damaged,
+        self.put(
+            itt,
+            leg,
+            Pdu {
+                damage: if damaged { Damage::Data } else { Damage::None },
                 opened,
                 ..Pdu::new(Request::ScsiCommand(pdu).encode(), first)
-            });
-        }
+            },
+        );
         if unsolicited > 0 {
             self.data_out(itt, Ttt::RESERVED, immediate, immediate + unsolicited);
+        }
+    }
+
+    /// Sends a PDU of a task.
+    fn put(&mut self, itt: u32, leg: u16, pdu: Pdu) {
+        let fate = self.leg(leg).map(|leg| leg.put(pdu));
+        if let Some(task) = self.tasks.get_mut(&itt) {
+            task.damaged |= fate == Some(Fate::DataDamaged);
         }
     }
 
@@ -330,7 +373,6 @@ impl Session {
             let Some(task) = self.tasks.get_mut(&itt) else {
                 return;
             };
-            task.damaged |= damaged;
             let data = task.command.data_out[at..at + len].to_vec();
             let (leg, unit) = (task.leg, task.unit);
             let request = Request::DataOut(DataOut {
@@ -342,7 +384,9 @@ impl Session {
                 data_sn,
                 offset: at as u32,
             });
-            self.send(leg, &request, data, damaged);
+            let damage = if damaged { Damage::Data } else { Damage::None };
+            let pdu = Pdu::new(request.encode(), data);
+            self.put(itt, leg, Pdu { damage, ..pdu });
             at += len;
             data_sn += 1;
         }
@@ -386,6 +430,12 @@ impl Session {
                 task.aborting = true;
             }
         }
+        if !matches!(function, Function::AbortTask | Function::TaskReassign) {
+            // It may come before an earlier request that concerns one of its tasks alone.
+            let others = self.tasks.values_mut().filter(|task| task.unit == unit);
+            let others = others.filter(|task| task.aborting);
+            others.for_each(|task| task.may_be_gone = true);
+        }
         // Where nothing is missing it does not matter which of both is said.
         let exp_data_sn = match function {
             Function::TaskReassign if self.random.percent(50) => self.tasks[&covers[0]].next_data_sn(),
@@ -407,7 +457,7 @@ impl Session {
         self.note(format_args!(
             "-> {itt:#x} on {leg} {function:?} lun {unit} of {covers:x?}"
         ));
-        self.send(leg, &request, Vec::new(), false);
+        self.send(leg, &request, Vec::new());
         let tmf = Tmf {
             leg,
             unit,
@@ -431,6 +481,27 @@ impl Session {
         self.pings.insert(itt, Ping { leg, cmd_sn, sent_at });
     }
 
+    /// Asks about the target, in turn among the commands. It is answered as a ping is.
+    pub(crate) fn ask(&mut self) {
+        let leg = self.any_leg();
+        let cmd_sn = self.number(leg);
+        let itt = self.fresh_itt();
+        let request = Request::Text(TextRequest {
+            immediate: false,
+            is_final: true,
+            continues: false,
+            lun: Lun::ZERO,
+            itt: Itt(itt),
+            ttt: Ttt::RESERVED,
+            cmd_sn,
+            exp_stat_sn: self.exp_stat_sn(leg),
+        });
+        self.note(format_args!("-> {itt:#x} on {leg} cmdsn {} asks", cmd_sn.0));
+        self.send(leg, &request, b"SendTargets=\0".to_vec());
+        let sent_at = Instant::now();
+        self.pings.insert(itt, Ping { leg, cmd_sn, sent_at });
+    }
+
     /// Sends a ping with a number of its own choice; its tag.
     pub(crate) fn ping_as(&mut self, leg: u16, cmd_sn: Sn) -> u32 {
         let itt = self.fresh_itt();
@@ -442,24 +513,28 @@ impl Session {
             cmd_sn,
             exp_stat_sn: self.exp_stat_sn(leg),
         });
-        self.send(leg, &request, b"ping".to_vec(), false);
+        self.send(leg, &request, b"ping".to_vec());
         itt
     }
 
     /// Asks to end the session. Where PDUs are lost it must not be one that waits for others.
     pub(crate) fn log_out(&mut self) {
         let leg = self.any_leg();
-        let cmd_sn = (!self.recovers()).then(|| self.number(leg));
+        let is_open = !self.max_cmd_sn.precedes(self.cmd_sn);
+        let cmd_sn = (!self.recovers() && is_open).then(|| self.number(leg));
         self.note(format_args!("-> logout on {leg}"));
-        let (_, request) = self.logout_as(leg, LogoutReason::CloseSession, leg, cmd_sn);
-        self.logout = Some((leg, request));
+        self.logout_as(leg, LogoutReason::CloseSession, leg, cmd_sn);
+        self.logout = Some(leg);
     }
 
-    /// Says once more that the session is to end.
+    /// Says once more that the session is to end; by another connection when the first one is gone.
     pub(crate) fn log_out_again(&mut self) {
-        if let Some((leg, request)) = self.logout.clone() {
-            self.send(leg, &request, Vec::new(), false);
-        }
+        let Some(leg) = self.logout else { return };
+        let leg = match self.leg(leg) {
+            Some(_) => leg,
+            None => self.any_leg(),
+        };
+        self.logout_as(leg, LogoutReason::CloseSession, leg, None);
     }
 
     /// Asks to end one connection, by way of itself or of another; it is answered sooner or later.
@@ -490,7 +565,7 @@ impl Session {
             cmd_sn: cmd_sn.unwrap_or(self.cmd_sn),
             exp_stat_sn: self.exp_stat_sn(leg),
         });
-        self.send(leg, &request, Vec::new(), false);
+        self.send(leg, &request, Vec::new());
         (itt, request)
     }
 
@@ -505,15 +580,19 @@ impl Session {
     /// nothing, and numbers that it may have lost are filled.
     pub(crate) fn leg_is_over(&mut self, cid: u16) {
         self.pings.retain(|_, ping| ping.leg != cid);
-        let over: Vec<u32> = self.tasks_of(cid);
+        let (moving, over): (Vec<u32>, Vec<u32>) = self.tasks_of(cid).into_iter().partition(|itt| {
+            let moving_to = self.tasks[itt].moving_to;
+            moving_to.is_some_and(|other| other != cid)
+        });
         for itt in over {
             let task = self.tasks.remove(&itt).expect("found above");
             task.aborted(&self.scene);
             self.dead.insert(itt);
         }
         self.settle_tmfs_of(cid);
-        // What was about to move there has ended if it had, and is adrift if not.
-        for itt in self.tasks_moving_to(cid) {
+        // What was about to move there has ended if it had, and is adrift if not. What was about to move away has ended
+        // if it had not.
+        for itt in self.tasks_moving_to(cid).into_iter().chain(moving) {
             let task = self.tasks.get_mut(&itt).expect("found above");
             task.may_be_gone = true;
             let unit = task.unit;
@@ -570,15 +649,26 @@ impl Session {
             .retain(|(cmd_sn, _)| !cmd_sn.precedes(self.exp_cmd_sn));
         for place in 0..self.under_way.len() {
             let (cmd_sn, leg) = self.under_way[place];
-            let mut tasks = self.tasks.values();
-            let is_command = tasks.any(|task| task.cmd_sn == cmd_sn && !task.aborting);
-            if leg == cid && !is_command {
+            if leg == cid && !self.is_command(cmd_sn) {
                 let leg = self.any_leg();
                 self.under_way[place].1 = leg;
-                let itt = self.ping_as(leg, cmd_sn);
-                self.fillers.insert(itt);
+                self.fill(leg, cmd_sn);
             }
         }
+    }
+
+    /// Whether a number is one of a command that is going to be sent again, should it be lost.
+    pub(crate) fn is_command(&self, cmd_sn: Sn) -> bool {
+        let mut tasks = self.tasks.values();
+        tasks.any(|task| task.cmd_sn == cmd_sn && !task.aborting)
+    }
+
+    /// Fills a number. A command that had it and is to be aborted will not be there when its abort comes later.
+    pub(crate) fn fill(&mut self, leg: u16, cmd_sn: Sn) {
+        let aborting = self.tasks.values_mut().filter(|task| task.cmd_sn == cmd_sn);
+        aborting.for_each(|task| task.may_be_gone = true);
+        let itt = self.ping_as(leg, cmd_sn);
+        self.fillers.insert(itt);
     }
 
     pub(crate) fn tasks_of(&self, cid: u16) -> Vec<u32> {
