@@ -58,9 +58,15 @@ impl Leftovers {
 
     /// Everything that a connection left goes. Gives the tags of what had ended, and whether the connection was known.
     fn forget_all_of(&mut self, cid: Cid) -> (Vec<Itt>, bool) {
-        let of_cid = self.ended.extract_if(.., |_, ended| ended.cid == cid);
-        let ended = of_cid.map(|(itt, _)| Itt(itt)).collect();
-        (ended, self.cids.remove(&cid.0).is_some())
+        let mut gone = Vec::new();
+        self.ended.retain(|itt, ended| {
+            let stays = ended.cid != cid;
+            if !stays {
+                gone.push(Itt(*itt));
+            }
+            stays
+        });
+        (gone, self.cids.remove(&cid.0).is_some())
     }
 
     /// A new command has this tag, or an old one is aborted. Whether there was something under it.
@@ -75,6 +81,11 @@ impl Leftovers {
 }
 
 impl Adrift {
+    pub(super) fn of(cid: Cid, until: Instant) -> Self {
+        let said = Vec::new();
+        Self { cid, until, said }
+    }
+
     /// Whether its end was heard.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.said.last(), Some(TaskEvent::Done { .. }))
@@ -106,8 +117,7 @@ impl FullFeature {
         }
         for itt in self.tasks.tags(|task| task.link == link && task.adrift.is_none()) {
             surrendered.push(itt);
-            let said = Vec::new();
-            self.tasks.set_adrift(itt, Adrift { cid, until, said });
+            self.tasks.set_adrift(itt, Adrift::of(cid, until));
         }
         // A command that waits behind a hole has not begun: its number does not count as received, and it is sent again.
         for ordered in self.window.forget(|ordered| ordered.link == link) {
@@ -181,7 +191,7 @@ impl FullFeature {
             }
             return actions.push_back(Action::End(link, itt));
         }
-        let Some(adrift) = self.tasks.take_up(itt, link, now) else {
+        let Some(adrift) = self.tasks.take_up(itt, link, now, self.limits.data_out_timeout) else {
             return;
         };
         if result.is_err() {

@@ -7,9 +7,10 @@ use iscsi_proto::pdu::{
 use iscsi_proto::{Itt, Lun, Sn, Ttt};
 use tokio::time::Instant;
 
+use super::leaving::Parting;
 use super::ledger::Check;
 use super::pipe::{Damage, Pdu};
-use super::session::{Parting, Ping, Session};
+use super::session::{Ping, Session};
 use super::task::{Answer, Task};
 
 impl Session {
@@ -185,6 +186,8 @@ impl Session {
             LogoutResponseCode::Success if self.reassigns() && parting.keeps_tasks() => self.leg_is_lost(cid),
             // The target may have noticed by itself that it is gone.
             LogoutResponseCode::Success | LogoutResponseCode::CidNotFound => self.leg_is_over(cid),
+            // A session that is about to end keeps nothing.
+            LogoutResponseCode::RecoveryNotSupported if self.is_ordered() => self.is_asked_to_leave = true,
             LogoutResponseCode::RecoveryNotSupported | LogoutResponseCode::CleanupFailed => {
                 self.violated(Check::Protocol, format_args!("a logout is answered {response:?}"));
             }
@@ -360,7 +363,7 @@ impl Session {
         };
         self.note(format_args!("<- {:#x} {:?}", response.itt.0, response.response));
         if tmf.function == Function::TaskReassign {
-            return self.reassigned(leg, tmf.covers[0], response.response, tmf.sent_at);
+            return self.reassigned(leg, &tmf, response.response);
         }
         match response.response {
             TmfResponse::Complete => {}
@@ -451,6 +454,8 @@ impl Session {
                     self.pings.insert(itt, Ping { leg, cmd_sn, sent_at });
                 }
             }
+            // A login that was said twice, and damaged.
+            Some(Err(_)) if self.terms.is_lossy && reject.reason == RejectReason::CommandNotSupported => {}
             _ => self.violated(Check::Protocol, format_args!("rejected: {reject:?}")),
         }
     }

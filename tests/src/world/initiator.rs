@@ -102,7 +102,11 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
             return End::Again;
         }
     }
-    if !settle(session).await {
+    // What is not answered now is not the wire's fault.
+    session.legs.iter_mut().for_each(|leg| leg.calm(true));
+    let is_settled = settle(session).await;
+    session.legs.iter_mut().for_each(|leg| leg.calm(false));
+    if !is_settled {
         return End::Done;
     }
     // With nothing outstanding the window must be as wide as ever.
@@ -125,7 +129,7 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
 async fn closed(session: &mut Session, cid: u16) -> Option<End> {
     let leg = session.leg(cid);
     let (asked, is_spoiled) = leg.map_or((false, false), |leg| (leg.is_closing, leg.is_spoiled));
-    session.lose_leg(cid);
+    session.forget_leg(cid);
     if session.is_ordered() {
         return Some(End::Again);
     }
@@ -168,6 +172,7 @@ fn pause(random: &mut Random) -> Duration {
 /// Does one step; how the session ends, if it does.
 async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
     let unit = random.below(session.scene.stores.len() as u64) as usize;
+    session.ghosts.clear();
     match Step::draw(random) {
         Step::Command if session.may_send() => {
             let stamp = session.scene.stamp();

@@ -73,6 +73,11 @@ impl Leg {
         fate
     }
 
+    /// See [`Wire::calm`].
+    pub(crate) fn calm(&mut self, is_calm: bool) {
+        self.wire.calm(is_calm);
+    }
+
     /// The next PDU; `None` at the end of the stream.
     pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Pdu>> {
         self.wire.poll_recv(&mut self.receiver, cx)

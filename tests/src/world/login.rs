@@ -103,11 +103,16 @@ pub(crate) async fn join(session: &mut Session, cid: u16, random: &mut Random) -
     let scene = Arc::clone(&session.scene);
     let (tsih, cmd_sn) = (session.terms.tsih, session.cmd_sn);
     let max_recv = session.reassigns().then_some(session.terms.max_recv);
+    let began = Instant::now();
     for _ in 0..TRIES {
         match open(&scene, session.id, random, (tsih, cid), cmd_sn, max_recv, None).await {
             Answer::In(leg, ..) => {
                 session.note(format_args!("connection {cid} joined"));
                 session.legs.push(*leg);
+                if began.elapsed() > SAY_AGAIN {
+                    // Nobody listened so long to what the others were asked.
+                    session.legs.iter_mut().for_each(|leg| leg.is_spoiled = true);
+                }
                 return true;
             }
             Answer::Lost => {}
@@ -170,7 +175,12 @@ async fn open(
     let pdu = loop {
         let may_say = is_lossy && !said_twice;
         let patience = if may_say { SAY_AGAIN } else { LOGIN_PATIENCE };
-        match timeout_at(began + patience, poll_fn(|cx| wire.poll_recv(&mut at_initiator, cx))).await {
+        match timeout_at(
+            began + patience,
+            poll_fn(|cx| wire.poll_recv(&mut at_initiator, cx)),
+        )
+        .await
+        {
             Err(_) if may_say => {
                 said_twice = true;
                 wire.send(&mut to_target, request.clone());
@@ -189,8 +199,12 @@ async fn open(
         Ok(Response::Login(_)) if tsih != Tsih::NEW && (is_lossy || scene.is_ordered(tsih)) => {
             return Answer::Lost;
         }
-        // It has overtaken the answer.
-        Ok(Response::NopIn(_)) if is_lossy && wire.overtaken().is_some() => return Answer::Lost,
+        Ok(Response::Login(response)) => return refuse(Check::Protocol, format!("{response:?}")),
+        // It has overtaken the answer, or that is lost.
+        Ok(_) if is_lossy => {
+            let _overtaken = wire.overtaken();
+            return Answer::Lost;
+        }
         other => return refuse(Check::Protocol, format!("the login was answered by {other:?}")),
     };
     if !response.transit || response.stat_sn != exp_stat_sn {

@@ -28,7 +28,7 @@ pub(crate) async fn befall(scene: Arc<Scene>, mut random: Random) {
             0..35 => hold(&scene, unit, &mut random).await,
             35..80 => inject(&scene, unit, &mut random),
             80..88 => power_cut(&scene, unit, &mut random).await,
-            88..91 => order(&scene, &mut random),
+            88..94 => order(&scene, &mut random),
             _ => {}
         }
     }

@@ -13,6 +13,7 @@
 mod defects;
 mod hearing;
 mod initiator;
+mod leaving;
 mod ledger;
 mod leg;
 mod login;
@@ -29,6 +30,7 @@ mod recovery;
 mod scene;
 mod session;
 mod spoiled_mover;
+mod spoiled_session;
 mod spoiled_store;
 mod tally;
 mod task;

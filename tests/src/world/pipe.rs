@@ -36,8 +36,9 @@ pub(crate) enum Damage {
 }
 
 impl Pdu {
-    /// A sound one.
-    pub(crate) fn new(bhs: [u8; BHS_LEN], data: Vec<u8>) -> Self {
+    /// A sound one. Its header says how long its data are.
+    pub(crate) fn new(mut bhs: [u8; BHS_LEN], data: Vec<u8>) -> Self {
+        bhs[5..8].copy_from_slice(&(data.len() as u32).to_be_bytes()[1..]);
         Self {
             bhs,
             data,

@@ -138,7 +138,7 @@ impl Session {
             .filter(|(_, task)| now - task.said_at > AGAIN)
             // One whose connection is gone, or that may be elsewhere already, is said again when its reassignment is answered.
             .filter(|(_, task)| self.legs.iter().any(|leg| leg.cid == task.leg))
-            .filter(|(_, task)| task.moving_to.is_none_or(|cid| cid == task.leg))
+            .filter(|(_, task)| task.moving_to.is_none())
             .map(|(itt, _)| *itt)
             .collect();
         for itt in unheard {

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::ledger::Ledger;
 use super::model::{ChangeId, Model};
 use super::pipe::{Receiver, Sender};
+use super::spoiled_session::Strays;
 use super::tally::{Mishap, Tally};
 
 /// A connection that an initiator opened: the target's end.
@@ -45,6 +46,7 @@ pub(crate) struct Scene {
     /// PDUs of a thousand that the wire loses, as many that it damages, and as many that it lets be overtaken.
     pub(crate) mischief: u64,
     tally: Mutex<Tally>,
+    pub(crate) strays: Strays,
     /// Sessions that the target was told to end.
     ordered: Mutex<BTreeSet<u16>>,
     /// Initiators that are not done.
@@ -89,6 +91,7 @@ impl Scene {
             level,
             mischief,
             tally: Mutex::default(),
+            strays: Strays::default(),
             ordered: Mutex::default(),
             busy: AtomicUsize::new(initiators),
             resets: Mutex::default(),
@@ -123,7 +126,8 @@ impl Scene {
 
     /// The target's owner wants a session to end.
     pub(crate) fn order(&self, tsih: Tsih, within: Duration) {
-        self.ledger.note(format_args!("session {} is to end within {within:?}", tsih.0));
+        self.ledger
+            .note(format_args!("session {} is to end within {within:?}", tsih.0));
         self.ordered.lock().expect("plain data").insert(tsih.0);
         self.node.order_session(tsih, Order::Logout { within });
     }

@@ -1,5 +1,5 @@
 //! An initiator's end of one session: it sends, and keeps count of what is outstanding. What it hears is in `hearing.rs`,
-//! what it does about silence in `patience.rs`, a single connection in `leg.rs`, a single command in `task.rs`.
+//! what it does about silence in `patience.rs`, about connections that end in `leaving.rs`, a single connection in `leg.rs`, a single command in `task.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -14,6 +14,7 @@ use iscsi_proto::{Cid, Itt, Lun, Sn, Ttt};
 use iser_transport::Opened;
 use tokio::time::Instant;
 
+use super::leaving::Parting;
 use super::ledger::Check;
 use super::leg::Leg;
 use super::login::Terms;
@@ -31,6 +32,8 @@ pub(crate) struct Session {
     pub(crate) id: u8,
     pub(crate) random: Random,
     pub(crate) legs: Vec<Leg>,
+    /// Connections that broke, and whose end the target cannot have heard of.
+    pub(crate) ghosts: Vec<Leg>,
     /// Whose turn it is to be heard first.
     turn: usize,
     /// To be heard next.
@@ -76,28 +79,11 @@ pub(crate) struct Tmf {
     pub(crate) function: Function,
     pub(crate) covers: Vec<u32>,
     pub(crate) sent_at: Instant,
+    /// When, among all that happens at the same time.
+    pub(crate) tick: u64,
+    /// Some task that it concerns was not known to have arrived.
+    pub(crate) is_early: bool,
     pub(crate) reset: Option<usize>,
-}
-
-/// A logout of one connection that has not been answered.
-#[derive(Clone, Debug)]
-pub(crate) struct Parting {
-    pub(crate) cid: u16,
-    /// The connection that it was sent on.
-    pub(crate) by: u16,
-    pub(crate) request: Request,
-    pub(crate) sent_at: Instant,
-    pub(crate) said_at: Instant,
-}
-
-impl Parting {
-    /// Whether it is one after which tasks may be taken up by another connection.
-    pub(crate) fn keeps_tasks(&self) -> bool {
-        let Request::Logout(pdu) = &self.request else {
-            return false;
-        };
-        pdu.reason == LogoutReason::RemoveConnectionForRecovery
-    }
 }
 
 /// A ping that has not been answered.
@@ -116,6 +102,7 @@ impl Session {
             id,
             random,
             legs: vec![leg],
+            ghosts: Vec::new(),
             turn: 0,
             overtaken: None,
             terms,
@@ -314,10 +301,12 @@ impl Session {
 
     fn say(&mut self, itt: u32) {
         let damaged = self.random.percent(1);
+        let said = self.scene.tick();
         let Some(task) = self.tasks.get_mut(&itt) else {
             return;
         };
         task.said_at = Instant::now();
+        task.said = said;
         let (immediate, unsolicited) = task.first;
         let damaged = damaged && immediate > 0 && !self.terms.rdma;
         let (leg, unit) = (task.leg, task.unit);
@@ -458,6 +447,10 @@ impl Session {
             "-> {itt:#x} on {leg} {function:?} lun {unit} of {covers:x?}"
         ));
         self.send(leg, &request, Vec::new());
+        let exp_cmd_sn = self.exp_cmd_sn;
+        let is_early = covers
+            .iter()
+            .any(|itt| !self.tasks[itt].cmd_sn.precedes(exp_cmd_sn));
         let tmf = Tmf {
             leg,
             unit,
@@ -466,6 +459,8 @@ impl Session {
             function,
             covers,
             sent_at: Instant::now(),
+            tick: self.scene.tick(),
+            is_early,
             reset,
         };
         self.tmfs.insert(itt, tmf);
@@ -537,25 +532,13 @@ impl Session {
         self.logout_as(leg, LogoutReason::CloseSession, leg, None);
     }
 
-    /// Asks to end one connection, by way of itself or of another; it is answered sooner or later.
-    pub(crate) fn part(&mut self, by: u16, reason: LogoutReason, cid: u16) {
-        let (itt, request) = self.logout_as(by, reason, cid, None);
-        self.note(format_args!("-> {itt:#x} {reason:?} of {cid} on {by}"));
-        let now = Instant::now();
-        let parting = Parting {
-            cid,
-            by,
-            request,
-            sent_at: now,
-            said_at: now,
-        };
-        self.partings.insert(itt, parting);
-        if let Some(leg) = self.leg(cid) {
-            leg.is_closing = true;
-        }
-    }
-
-    fn logout_as(&mut self, leg: u16, reason: LogoutReason, cid: u16, cmd_sn: Option<Sn>) -> (u32, Request) {
+    pub(crate) fn logout_as(
+        &mut self,
+        leg: u16,
+        reason: LogoutReason,
+        cid: u16,
+        cmd_sn: Option<Sn>,
+    ) -> (u32, Request) {
         let itt = self.fresh_itt();
         let request = Request::Logout(LogoutRequest {
             immediate: cmd_sn.is_none(),
@@ -567,120 +550,6 @@ impl Session {
         });
         self.send(leg, &request, Vec::new());
         (itt, request)
-    }
-
-    /// A connection breaks. What went by it is open until the target is known to have noticed.
-    pub(crate) fn lose_leg(&mut self, cid: u16) {
-        self.note(format_args!("connection {cid} breaks"));
-        self.legs.retain(|leg| leg.cid != cid);
-        self.pings.retain(|_, ping| ping.leg != cid);
-    }
-
-    /// The target has taken leave of a connection: its tasks have ended without a status, its requests are answered by
-    /// nothing, and numbers that it may have lost are filled.
-    pub(crate) fn leg_is_over(&mut self, cid: u16) {
-        self.pings.retain(|_, ping| ping.leg != cid);
-        let (moving, over): (Vec<u32>, Vec<u32>) = self.tasks_of(cid).into_iter().partition(|itt| {
-            let moving_to = self.tasks[itt].moving_to;
-            moving_to.is_some_and(|other| other != cid)
-        });
-        for itt in over {
-            let task = self.tasks.remove(&itt).expect("found above");
-            task.aborted(&self.scene);
-            self.dead.insert(itt);
-        }
-        self.settle_tmfs_of(cid);
-        // What was about to move there has ended if it had, and is adrift if not. What was about to move away has ended
-        // if it had not.
-        for itt in self.tasks_moving_to(cid).into_iter().chain(moving) {
-            let task = self.tasks.get_mut(&itt).expect("found above");
-            task.may_be_gone = true;
-            let unit = task.unit;
-            if !task.aborting {
-                self.manage_tasks(Function::AbortTask, unit, vec![itt]);
-            }
-        }
-        self.fill_numbers_of(cid);
-    }
-
-    /// Requests that a connection has taken with it are answered by nothing.
-    pub(crate) fn settle_tmfs_of(&mut self, cid: u16) {
-        let unanswered: Vec<u32> = self
-            .tmfs
-            .iter()
-            .filter(|(_, tmf)| tmf.leg == cid)
-            .map(|(itt, _)| *itt)
-            .collect();
-        for itt in unanswered {
-            // One may have left with another that repeats it.
-            let Some(tmf) = self.forget_tmf(itt) else {
-                continue;
-            };
-            // Whether it was done nobody knows.
-            for covered in tmf.covers {
-                if tmf.function == Function::TaskReassign {
-                    continue;
-                }
-                if let Some(task) = self.tasks.get_mut(&covered) {
-                    task.may_be_gone = true;
-                    let unit = task.unit;
-                    self.manage_tasks(Function::AbortTask, unit, vec![covered]);
-                }
-            }
-        }
-    }
-
-    /// A task management request is not waited for any more, nor is what it repeats.
-    pub(crate) fn forget_tmf(&mut self, itt: u32) -> Option<Tmf> {
-        let tmf = self.tmfs.remove(&itt)?;
-        let mut before = tmf.repeats;
-        let mut resets: Vec<usize> = tmf.reset.into_iter().collect();
-        while let Some(repeated) = before.and_then(|itt| self.tmfs.remove(&itt)) {
-            before = repeated.repeats;
-            resets.extend(repeated.reset);
-        }
-        resets.into_iter().for_each(|reset| self.scene.reset_ended(reset));
-        Some(tmf)
-    }
-
-    /// Numbers that a connection may have lost are filled, but for those of commands that are going to be sent again.
-    pub(crate) fn fill_numbers_of(&mut self, cid: u16) {
-        self.under_way
-            .retain(|(cmd_sn, _)| !cmd_sn.precedes(self.exp_cmd_sn));
-        for place in 0..self.under_way.len() {
-            let (cmd_sn, leg) = self.under_way[place];
-            if leg == cid && !self.is_command(cmd_sn) {
-                let leg = self.any_leg();
-                self.under_way[place].1 = leg;
-                self.fill(leg, cmd_sn);
-            }
-        }
-    }
-
-    /// Whether a number is one of a command that is going to be sent again, should it be lost.
-    pub(crate) fn is_command(&self, cmd_sn: Sn) -> bool {
-        let mut tasks = self.tasks.values();
-        tasks.any(|task| task.cmd_sn == cmd_sn && !task.aborting)
-    }
-
-    /// Fills a number. A command that had it and is to be aborted will not be there when its abort comes later.
-    pub(crate) fn fill(&mut self, leg: u16, cmd_sn: Sn) {
-        let aborting = self.tasks.values_mut().filter(|task| task.cmd_sn == cmd_sn);
-        aborting.for_each(|task| task.may_be_gone = true);
-        let itt = self.ping_as(leg, cmd_sn);
-        self.fillers.insert(itt);
-    }
-
-    pub(crate) fn tasks_of(&self, cid: u16) -> Vec<u32> {
-        let of_leg = self.tasks.iter().filter(|(_, task)| task.leg == cid);
-        of_leg.map(|(itt, _)| *itt).collect()
-    }
-
-    /// Tasks of connections that are gone, which were to go on with this one.
-    pub(crate) fn tasks_moving_to(&self, cid: u16) -> Vec<u32> {
-        let moving = |task: &Task| task.leg != cid && task.moving_to == Some(cid);
-        let moving = self.tasks.iter().filter(|(_, task)| moving(task));
-        moving.map(|(itt, _)| *itt).collect()
     }
 
     /// What is still open when the connection is gone.

@@ -37,8 +37,12 @@ impl Tally {
         // Nobody asks for anything again at level 0.
         let said = NAMES.iter().filter(|name| level > 0 || **name != "SNACK Request");
         let all = said.flat_map(|name| MISHAPS.map(|mishap| (*name, mishap)));
-        all.filter(|(name, mishap)| self.0.get(name).is_none_or(|counts| counts[*mishap as usize] == 0))
-            .collect()
+        all.filter(|(name, mishap)| {
+            self.0
+                .get(name)
+                .is_none_or(|counts| counts[*mishap as usize] == 0)
+        })
+        .collect()
     }
 }
 

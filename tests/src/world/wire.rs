@@ -19,6 +19,8 @@ pub(crate) struct Wire {
     random: Random,
     /// Of a thousand PDUs so many are lost, as many damaged, and as many overtaken.
     mischief: u64,
+    /// Nothing happens for a while.
+    is_calm: bool,
     to_target: Option<Pdu>,
     from_target: Option<Pdu>,
 }
@@ -40,27 +42,32 @@ impl Wire {
             scene,
             random,
             mischief,
+            is_calm: false,
             to_target: None,
             from_target: None,
         }
     }
 
+    /// From now on nothing happens to PDUs, or as much as before.
+    pub(crate) fn calm(&mut self, is_calm: bool) {
+        self.is_calm = is_calm;
+    }
+
     /// Puts a PDU on its way to the target.
     pub(crate) fn send(&mut self, sender: &mut Sender, mut pdu: Pdu) -> Fate {
-        let name = Request::decode(&pdu.bhs).map_or("no PDU", |request| request.name());
+        let name = name_of(&pdu);
         if self.strikes(name, Mishap::Lost) {
             return Fate::Sound;
         }
         let fate = self.damage(name, &mut pdu);
         let overtaken = self.to_target.take();
-        if overtaken.is_none() && self.draws(name) {
+        if overtaken.is_none() && self.draws(name, Mishap::Overtaken) {
             self.to_target = Some(pdu);
             return fate;
         }
         sender.send(pdu);
         if let Some(overtaken) = overtaken {
-            let name = Request::decode(&overtaken.bhs).map_or("no PDU", |request| request.name());
-            self.scene.count(name, Mishap::Overtaken);
+            self.scene.count(name_of(&overtaken), Mishap::Overtaken);
             sender.send(overtaken);
         }
         fate
@@ -80,7 +87,7 @@ impl Wire {
             if self.strikes(name, Mishap::Damaged) {
                 pdu.damage = Damage::Header;
             }
-            if self.from_target.is_none() && self.draws(name) {
+            if self.from_target.is_none() && self.draws(name, Mishap::Overtaken) {
                 self.from_target = Some(pdu);
                 continue;
             }
@@ -122,20 +129,39 @@ impl Wire {
 
     /// Whether a mishap befalls a PDU here and now.
     fn strikes(&mut self, name: &'static str, mishap: Mishap) -> bool {
-        let strikes = self.draws(name);
+        let strikes = self.draws(name, mishap);
         if strikes {
             self.scene.count(name, mishap);
         }
         strikes
     }
 
-    /// Those that are rare are struck more often.
-    fn draws(&mut self, name: &str) -> bool {
-        let weight = match name {
-            "SCSI Command" | "SCSI Response" | "SCSI Data-In" | "SCSI Data-Out" | "R2T" | "NOP-In" | "NOP-Out"
-            | "SNACK Request" => 1,
+    /// Those that are rare are struck more often, and most often those behind which little else comes. Where they are said
+    /// again when they are lost, they must get through sometimes.
+    fn draws(&mut self, name: &str, mishap: Mishap) -> bool {
+        let weight = match (name, mishap) {
+            ("Logout Response", Mishap::Overtaken) => 30,
+            ("Asynchronous Message", Mishap::Overtaken) => 16,
+            (
+                "Asynchronous Message"
+                | "Logout Request"
+                | "Logout Response"
+                | "Text Request"
+                | "Text Response",
+                _,
+            ) if self.scene.level == 0 => 10,
+            (
+                "SCSI Command" | "SCSI Response" | "SCSI Data-In" | "SCSI Data-Out" | "R2T" | "NOP-In"
+                | "NOP-Out" | "SNACK Request",
+                _,
+            ) => 1,
             _ => 4,
         };
-        self.mischief > 0 && self.random.below(1000) < self.mischief * weight
+        !self.is_calm && self.mischief > 0 && self.random.below(1000) < self.mischief * weight
     }
+}
+
+/// What a request is. Only logins are damaged beyond recognition.
+fn name_of(pdu: &Pdu) -> &'static str {
+    Request::decode(&pdu.bhs).map_or("Login Request", |request| request.name())
 }

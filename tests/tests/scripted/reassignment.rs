@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use backstores::{Matching, StoreOp};
 use iscsi_proto::pdu::{
-    DataIn, DataOut, Function, LogoutReason, LogoutRequest, LogoutResponse, LogoutResponseCode, Reject, Request, Response,
-    ScsiResponse, TaskManagementRequest, TmfResponse,
+    DataIn, DataOut, Function, LogoutReason, LogoutRequest, LogoutResponse, LogoutResponseCode, Reject,
+    Request, Response, ScsiResponse, TaskManagementRequest, TmfResponse,
 };
 use iscsi_proto::{Cid, Itt, Sn};
 use tests::script::{Initiator, Keys, Pdu, Target, TargetBuilder, cdb};
@@ -212,7 +212,11 @@ async fn closing_a_connection_that_is_lost_ends_its_tasks() {
     first.send(request, &[]).await;
     let (closed, _) = first.expect::<LogoutResponse>().await;
     assert_eq!(closed.response, LogoutResponseCode::Success);
-    assert_eq!(closed.max_cmd_sn, cmd_sn.plus(4), "its place in the window is free");
+    assert_eq!(
+        closed.max_cmd_sn,
+        cmd_sn.plus(4),
+        "its place in the window is free"
+    );
     assert_eq!(reassign(&mut first, itt, 0).await, TmfResponse::TaskDoesNotExist);
     let request = close(&mut first);
     first.send(request, &[]).await;

@@ -137,7 +137,9 @@ fn what_is_rejected_does_not_count_as_received_whatever_it_asks_for() {
         itt: Itt(0x10),
         ..reset
     });
-    let Request::Text(question) = text(1) else { panic!() };
+    let Request::Text(question) = text(1) else {
+        panic!()
+    };
     let of_no_exchange = Request::Text(TextRequest {
         immediate: false,
         ttt: Ttt(5),
@@ -145,7 +147,10 @@ fn what_is_rejected_does_not_count_as_received_whatever_it_asks_for() {
     });
     assert_eq!(peer.control(tag_in_use, &[]), ["reject TaskInProgress"]);
     assert_eq!(window(&mut peer), (1, 7));
-    assert_eq!(peer.control(of_no_exchange.clone(), &[]), ["reject ProtocolError"]);
+    assert_eq!(
+        peer.control(of_no_exchange.clone(), &[]),
+        ["reject ProtocolError"]
+    );
     assert_eq!(window(&mut peer), (1, 7));
     assert_eq!(peer.read(0x12, 2), [""; 0], "there is a hole");
     assert_eq!(peer.control(of_no_exchange, &[]), ["reject ProtocolError"]);
@@ -159,14 +164,20 @@ fn what_is_rejected_does_not_count_as_received_whatever_it_asks_for() {
 #[test]
 fn what_is_rejected_when_its_turn_comes_holds_up_what_follows() {
     let mut peer = small_window(8);
-    let Request::Text(question) = text(1) else { panic!() };
+    let Request::Text(question) = text(1) else {
+        panic!()
+    };
     let of_no_exchange = Request::Text(TextRequest {
         immediate: false,
         ttt: Ttt(5),
         ..question
     });
     assert_eq!(peer.read(0x12, 2), [""; 0]);
-    assert_eq!(peer.control(of_no_exchange, &[]), [""; 0], "it waits for its turn");
+    assert_eq!(
+        peer.control(of_no_exchange, &[]),
+        [""; 0],
+        "it waits for its turn"
+    );
     assert_eq!(peer.read(0x10, 0), ["start 0x10", "reject ProtocolError"]);
     assert_eq!(window(&mut peer), (1, 7));
     assert_eq!(peer.read(0x11, 1), ["start 0x11", "start 0x12"]);
