@@ -16,7 +16,9 @@ impl Session {
         self.pings.retain(|_, ping| ping.leg != cid);
         self.settle_tmfs_of(cid);
         for itt in self.tasks_of(cid).into_iter().chain(self.tasks_moving_to(cid)) {
-            let task = self.tasks.get(&itt).expect("found above");
+            let task = self.tasks.get_mut(&itt).expect("found above");
+            // It may have ended, and its status have gone with the connection while the abort was on its way.
+            task.may_be_gone |= task.aborting;
             // It may have been asked for on yet another connection.
             let mut tmfs = self.tmfs.values();
             let is_asked_for =
