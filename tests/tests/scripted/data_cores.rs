@@ -3,7 +3,9 @@
 
 use backstores::{Matching, StoreOp};
 use iscsi_proto::Cid;
-use iscsi_proto::pdu::{Function, LogoutReason, LogoutResponse, LogoutResponseCode, Request, TmfResponse};
+use iscsi_proto::pdu::{
+    Function, LogoutReason, LogoutResponse, LogoutResponseCode, Request, TaskAttribute, TmfResponse,
+};
 use target_core::iscsi::CloseReason;
 use tests::script::{Initiator, Keys, Target, cdb};
 use tokio::io::AsyncWriteExt;
@@ -85,7 +87,9 @@ async fn commands_run_in_order_although_they_arrive_on_two_cores() {
         second.cmd_sn = next;
         first.cmd_sn = next.plus(1);
         // The read is sent first, and comes behind the write.
-        let (read, _) = first.command(cdb::read_10(0, 1)).read(512).start().await;
+        let read = first.command(cdb::read_10(0, 1)).read(512);
+        let read = read.with(|pdu| pdu.attribute = TaskAttribute::Ordered);
+        let (read, _) = read.start().await;
         second.write(0, &[round; 512]).await;
         assert_eq!(first.end_of(read, &[], 512).await.data, [round; 512]);
     }
