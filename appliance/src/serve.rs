@@ -92,7 +92,6 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         };
         let plan = plan::from_exports(&args.target_name, &exports, installation, &common)?;
         ReservationStore::start(ReservationFiles::new(&directory))?.adopt_all(&plan.directory)?;
-        SanitizeStore::start(SanitizeMarks::new(&directory))?.adopt_all(&plan.directory)?;
         Source::Exports(plan, listeners, state)
     };
 
@@ -123,6 +122,8 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     let (listeners, served) = match source {
         Source::Exports(plan, listeners, state) => {
             _state = state;
+            // What was interrupted goes on in this runtime.
+            SanitizeStore::start(SanitizeMarks::new(&directory))?.adopt_all(&plan.directory)?;
             (listeners, Served::Exports(plan.units))
         }
         Source::Saved(opened, listeners) => {

@@ -119,21 +119,50 @@ impl Session {
     }
 }
 
+/// A login that proves a CHAP name by a response that no secret gives; how it ends.
+pub(crate) fn prove_wrongly(portal: SocketAddr, target: &str, name: &str) -> LoginStatus {
+    let mut session = Session::connect(portal);
+    let response = format!("0x{}", "00".repeat(16));
+    let steps: [&[(&str, &str)]; 3] = [
+        &[
+            ("InitiatorName", NAME),
+            ("TargetName", target),
+            ("SessionType", "Normal"),
+            ("AuthMethod", "CHAP"),
+        ],
+        &[("CHAP_A", "5")],
+        &[("CHAP_N", name), ("CHAP_R", &response)],
+    ];
+    let mut request = LoginRequest {
+        transit: false,
+        current_stage: LoginStage::Security,
+        next_stage: LoginStage::Security,
+        ..login_request()
+    };
+    for keys in steps {
+        session.say(&Request::Login(request.clone()), &pairs(keys));
+        match session.hear().0 {
+            Response::Login(login) if login.status == LoginStatus::Success => {
+                request.exp_stat_sn = login.stat_sn.next();
+            }
+            Response::Login(login) => return login.status,
+            other => panic!("unexpected answer to a login: {other:?}"),
+        }
+    }
+    panic!("a wrong response was taken for a right one");
+}
+
 /// The TargetName and TargetAddress records that a portal gives.
 pub(crate) fn discover(portal: SocketAddr) -> Vec<String> {
     let mut session = Session::connect(portal);
-    let mut asked = Vec::new();
-    for (key, value) in [("InitiatorName", NAME), ("SessionType", "Discovery")] {
-        text::push_pair(&mut asked, key, value);
-    }
-    session.say(&Request::Login(login_request()), &asked);
+    let names = pairs(&[("InitiatorName", NAME), ("SessionType", "Discovery")]);
+    session.say(&Request::Login(login_request()), &names);
     let mut next = match session.hear().0 {
         Response::Login(login) if login.status == LoginStatus::Success => login.stat_sn.next(),
         other => panic!("not let in: {other:?}"),
     };
-    asked.clear();
-    text::push_pair(&mut asked, "SendTargets", "All");
-    let (mut ttt, mut answer) = (Ttt::RESERVED, Vec::new());
+    let (mut asked, mut answer) = (pairs(&[("SendTargets", "All")]), Vec::new());
+    let mut ttt = Ttt::RESERVED;
     loop {
         let request = TextRequest {
             immediate: true,
@@ -156,11 +185,17 @@ pub(crate) fn discover(portal: SocketAddr) -> Vec<String> {
         (ttt, next) = (response.ttt, response.stat_sn.next());
         asked.clear();
     }
-    let pairs = text::parse_pairs(&answer).unwrap();
-    pairs
-        .iter()
-        .map(|pair| format!("{}={}", pair.key, pair.value))
-        .collect()
+    let records = text::parse_pairs(&answer).unwrap();
+    let lines = records.iter().map(|pair| format!("{}={}", pair.key, pair.value));
+    lines.collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (key, value) in pairs {
+        text::push_pair(&mut text, key, value);
+    }
+    text
 }
 
 /// The one request of a login without CHAP.

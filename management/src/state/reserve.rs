@@ -20,12 +20,9 @@ pub(super) fn keep(directory: &Path) {
         .mode(0o600)
         .open(&path);
     let kept = file.and_then(|file| {
-        Ok(rustix::fs::fallocate(
-            &file,
-            FallocateFlags::empty(),
-            0,
-            RESERVED,
-        )?)
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, RESERVED)?;
+        file.sync_all()?;
+        File::open(directory)?.sync_all()
     });
     if let Err(error) = kept {
         debug!(%error, "no space is kept back");
@@ -40,8 +37,8 @@ pub(super) fn give_up(directory: &Path) -> bool {
     let given = is_full && fs::remove_file(path(directory)).is_ok();
     if given {
         warn!(
-            "the file system of {} is full: started with the space that was kept back for that; nothing can be \
-             changed until some is free",
+            "the file system of {} is full: it starts with the space that was kept back for that; free some before \
+             the next start",
             directory.display()
         );
     }

@@ -189,11 +189,11 @@ impl PortGroups {
         let _whole = self.changing.lock().expect("nothing panics while it is held");
         let mut changed = false;
         for (number, state) in wanted {
-            if let Some(port) = self.port(Tpgt(*number)) {
-                if port.state.swap(*state as u8, Ordering::AcqRel) != *state as u8 {
-                    port.cause.store(cause as u8, Ordering::Relaxed);
-                    changed = true;
-                }
+            if let Some(port) = self.port(Tpgt(*number))
+                && port.state.swap(*state as u8, Ordering::AcqRel) != *state as u8
+            {
+                port.cause.store(cause as u8, Ordering::Relaxed);
+                changed = true;
             }
         }
         changed

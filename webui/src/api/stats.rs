@@ -10,6 +10,7 @@ use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::routing::get;
 use futures_util::stream::{self, Stream, StreamExt};
+use management::access::Actor;
 use management::model::Problem;
 use management::rates::Sample;
 use serde::{Deserialize, Serialize};
@@ -102,7 +103,7 @@ async fn recent(
 
 async fn follow(
     State(web): State<Web>,
-    _who: Viewer,
+    Viewer(actor): Viewer,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, Refusal> {
     let place = web.follower().ok_or_else(Refusal::too_many_followers)?;
@@ -112,22 +113,35 @@ async fn follow(
     // Who does not say what was seen wants what comes.
     let (missed, live) = web.control().rates().follow(seen.unwrap_or(u64::MAX));
     let missed = stream::iter(missed.into_iter().map(|sample| Ok(message(&sample))));
-    let until = Instant::now() + LIFE;
-    let stream = missed.chain(stream::unfold((live, until, place), next));
+    let follower = Follower {
+        live,
+        web: web.clone(),
+        actor,
+        until: Instant::now() + LIFE,
+        _place: place,
+    };
+    let stream = missed.chain(stream::unfold(follower, next));
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-/// What comes, until when, and the place among those who follow.
-type Following = (Receiver<Arc<Sample>>, Instant, OwnedSemaphorePermit);
+/// Somebody who follows rates.
+struct Follower {
+    live: Receiver<Arc<Sample>>,
+    web: Web,
+    actor: Actor,
+    until: Instant,
+    _place: OwnedSemaphorePermit,
+}
 
-/// The next sample. After a while everybody is sent away to ask again, since who may look may have changed.
-async fn next(mut following: Following) -> Option<(Result<sse::Event, Infallible>, Following)> {
+/// The next sample, for as long as the follower may see it; who is too slow misses some.
+async fn next(mut follower: Follower) -> Option<(Result<sse::Event, Infallible>, Follower)> {
     loop {
-        match timeout_at(following.1, following.0.recv()).await {
-            Ok(Ok(sample)) => return Some((Ok(message(&sample)), following)),
-            // Who is too slow misses some.
+        match timeout_at(follower.until, follower.live.recv()).await {
+            Ok(Ok(sample)) if follower.web.gate().knows_still(&follower.actor) => {
+                return Some((Ok(message(&sample)), follower));
+            }
             Ok(Err(RecvError::Lagged(_))) => {}
-            Ok(Err(RecvError::Closed)) | Err(_) => return None,
+            Ok(Ok(_) | Err(RecvError::Closed)) | Err(_) => return None,
         }
     }
 }
@@ -142,6 +156,6 @@ const fn default_seconds() -> u64 {
 }
 
 const SECONDS_MAX: u64 = 300;
-/// How long a stream lasts.
-const LIFE: Duration = Duration::from_secs(600);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// After so long whoever follows has to ask again.
+const LIFE: Duration = Duration::from_secs(3600);
