@@ -10,14 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstores::BufPool;
-use iser_transport::verbs::{ConnectRequest, Depths, Devices, Library, Listener, Unavailable};
-use iser_transport::{CmHeader, IserMover, IserSetup, Region, transport_keys};
+use iser_transport::verbs::{ConnectRequest, Depths, Devices, Library, Listener};
+use iser_transport::{CmHeader, IserMover, IserSetup, Region, Unavailable, transport_keys};
 use target_core::iscsi::{CloseReason, LinkInfo, Node};
 use target_core::serve::serve;
 use tokio::task::JoinSet;
 use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::cores::{Arrival, Cores};
+use crate::iser_status::{IserStatus, IserStatusCell, tell};
 use crate::plan::ISER;
 
 /// A connection on its way to its core.
@@ -36,32 +37,46 @@ struct Shared {
     cores: Arc<Cores>,
     node: Arc<Node>,
     connections_max: usize,
+    status: IserStatusCell,
 }
 
-/// Serves the portals until the future is dropped.
+/// Serves the portals until the future is dropped; `status` always tells whether it can.
 pub(crate) async fn accept_all(
     portals: Vec<SocketAddr>,
     cores: Arc<Cores>,
     node: Arc<Node>,
     connections_max: usize,
+    status: IserStatusCell,
 ) -> Infallible {
     if !portals.is_empty() {
-        match shared(cores, node, connections_max) {
-            Ok(shared) => {
-                let shared = Arc::new(shared);
-                let mut listening = JoinSet::new();
+        match devices(&cores) {
+            Ok((devices, messages)) => {
+                let shared = Arc::new(Shared {
+                    devices,
+                    messages,
+                    cores,
+                    node,
+                    connections_max,
+                    status,
+                });
+                look(&shared);
+                let mut running = JoinSet::new();
                 for portal in portals {
-                    listening.spawn(listen(portal, Arc::clone(&shared)));
+                    running.spawn(listen(portal, Arc::clone(&shared)));
                 }
-                while listening.join_next().await.is_some() {}
+                if let Err(error) = shared.devices.watch().await {
+                    warn!("removals of RDMA devices are not noticed any more: {error}");
+                }
+                while running.join_next().await.is_some() {}
             }
-            Err(unavailable) => warn!("iSER is unavailable, TCP is not affected: {unavailable}"),
+            Err(unavailable) => tell(&status, IserStatus::Unavailable(unavailable)),
         }
     }
     std::future::pending().await
 }
 
-fn shared(cores: Arc<Cores>, node: Arc<Node>, connections_max: usize) -> Result<Shared, Unavailable> {
+/// The devices there may be, and the memory for messages, of each core.
+fn devices(cores: &Cores) -> Result<(Arc<Devices>, Vec<Arc<BufPool>>), Unavailable> {
     let library = Library::load()?;
     let pools = cores.pools();
     let messages: Vec<_> = pools
@@ -69,22 +84,20 @@ fn shared(cores: Arc<Cores>, node: Arc<Node>, connections_max: usize) -> Result<
         .map(|pool| BufPool::new(pool.stats().capacity / MESSAGES_OF_POOL))
         .collect();
     let regions = pools.iter().chain(&messages).map(Region::of).collect();
-    let devices = Devices::new(library, regions);
+    let devices =
+        Devices::new(library, regions).map_err(|error| Unavailable::System(error.to_string()))?;
     match devices.check() {
         // One may come.
-        Err(Unavailable::NoDevice) => warn!(
-            "iSER is unavailable for now, TCP is not affected: {}",
-            Unavailable::NoDevice
-        ),
-        other => other?,
+        Ok(()) | Err(Unavailable::NoDevice) => Ok((devices, messages)),
+        Err(other) => Err(other),
     }
-    Ok(Shared {
-        devices,
-        messages,
-        cores,
-        node,
-        connections_max,
-    })
+}
+
+/// Says it when nothing can be served now.
+fn look(shared: &Shared) {
+    if let Err(unavailable) = shared.devices.check() {
+        tell(&shared.status, IserStatus::Unavailable(unavailable));
+    }
 }
 
 async fn listen(portal: SocketAddr, shared: Arc<Shared>) {
@@ -92,9 +105,11 @@ async fn listen(portal: SocketAddr, shared: Arc<Shared>) {
     loop {
         match Listener::bind(&shared.devices, portal) {
             Ok(listener) => {
+                tell(&shared.status, IserStatus::Open);
                 info!("iSER portal {portal} is open");
                 said.clear();
                 accept(portal, listener, &shared).await;
+                look(&shared);
             }
             Err(error) => {
                 // Once for each cause, however long it lasts.

@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use iser_transport::Unavailable;
 use target_core::iscsi::Node;
-use tracing::warn;
 
 use crate::cores::Cores;
+use crate::iser_status::{IserStatus, IserStatusCell, tell};
 
 /// Says why nothing is served, and leaves TCP alone.
 pub(crate) async fn accept_all(
@@ -15,12 +16,10 @@ pub(crate) async fn accept_all(
     _: Arc<Cores>,
     _: Arc<Node>,
     _: usize,
+    status: IserStatusCell,
 ) -> Infallible {
     if !portals.is_empty() {
-        warn!(
-            "iSER is unavailable, TCP is not affected: it is not built in; use a release, or build with \
-             `--features iser`"
-        );
+        tell(&status, IserStatus::Unavailable(Unavailable::NotBuiltIn));
     }
     std::future::pending().await
 }

@@ -18,6 +18,7 @@ mod iser;
 #[cfg(not(feature = "iser"))]
 #[path = "iser_absent.rs"]
 mod iser;
+mod iser_status;
 mod logging;
 mod managed;
 mod notify;

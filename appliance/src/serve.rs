@@ -28,7 +28,7 @@ use crate::portal::PortalSpec;
 use crate::portals::Acceptor;
 use crate::shutdown::{self, StopSignals};
 use crate::size::parse_size;
-use crate::{address_rule, banner, chap, interfaces, iser, logging, notify, quick_start, watch};
+use crate::{address_rule, banner, chap, interfaces, iser, iser_status, logging, notify, quick_start, watch};
 
 /// What is served when no `--export` is given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -139,7 +139,8 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     }
     let iser = common.portals.iter().filter(|portal| portal.over_rdma);
     let iser = iser.map(|portal| portal.address).collect();
-    let accepting_iser = iser::accept_all(iser, data, Arc::clone(&node), connections_max());
+    let accepting_iser =
+        iser::accept_all(iser, data, Arc::clone(&node), connections_max(), iser_status::cell());
     runtime.block_on(serve(
         &served,
         (&acceptor, accepting_iser),

@@ -1,7 +1,7 @@
 # One guest that has soft-RoCE, the kernel's ib_iser and the target in it: the same disk over RDMA and TCP.
 # RDMA needs a kernel that has it, so the target runs in the guest.
 #
-# guest: target
+# guest: target libiscsi
 . /test/lib.sh
 
 target=iqn.2026-11.org.example:kernel-test
@@ -10,7 +10,7 @@ over_iser='iface.transport_name=iser'
 
 over_tcp=$GUEST4:3260
 open="iSER portal $portal is open"
-megabytes=96
+megabytes=320
 
 # The disk is a file on tmpfs, so it outlives the target and not the guest.
 start_it() {
@@ -19,7 +19,7 @@ start_it() {
 }
 
 start() {
-  soft_roce
+  soft_rdma rxe
   start_initiator iqn.2026-11.org.example:guest
   start_it
   wait_for 20 said 1 "$open"
@@ -38,25 +38,6 @@ login_over_rdma() {
 }
 transport_of() { cat "$(readlink -f "$(session_of "$1")/device")"/../scsi_host/host*/proc_name; }
 
-filesystem_ext4() {
-  local disk
-  login $target $portal
-  disk=$(disk $target 0)
-  mkfs.ext4 -q -F "$disk"
-  mount "$disk" /mnt
-  cp /run/files/* /mnt/
-  umount /mnt
-  logout $target $portal
-
-  login $target $portal
-  disk=$(disk $target 0)
-  mount "$disk" /mnt
-  (cd /mnt && sha256sum --quiet --check /run/files.sha256)
-  umount /mnt
-  fsck.ext4 -fn "$disk"
-  logout $target $portal
-}
-
 # fio_sizes SIZE:MIB…
 fio_sizes() {
   local size
@@ -67,8 +48,43 @@ fio_sizes() {
   logout $target $portal
 }
 
+# The largest that soft RDMA carries: 512 pages a registration.
+large_commands() {
+  local disk before after
+  login $target $portal
+  disk=$(disk $target 0)
+  echo 2048 >/sys/block/"${disk##*/}"/queue/max_sectors_kb
+  before=$(written "$disk")
+  verify "$disk" 2m 32 70 --iodepth=4
+  after=$(written "$disk")
+  expect 'commands and sectors written' '16 65536' "$((${after% *} - ${before% *})) $((${after#* } - ${before#* }))"
+  logout $target $portal
+}
+written() { awk '{ print $5, $7 }' "/sys/block/${1##*/}/stat"; }
+
+depths_and_alignment() {
+  local disk size
+  login $target $portal
+  disk=$(disk $target 0)
+  verify "$disk" 4k 1 80 --iodepth=1
+  verify "$disk" 4k 4 81 --iodepth=128
+  for size in 1536 4608 66048; do verify_unaligned "$disk" $size 48 $size; done
+  logout $target $portal
+}
+
+# Another initiator, whose RDMA is its own: the disk's name, its size, and data both ways.
+libiscsi() {
+  local url="iscsi://$portal/$target/0?iser" test
+  iscsi-inq "$url" | grep -q Lunaport || fail 'no INQUIRY data over libiscsi and RDMA'
+  expect 'its idea of the size' $((megabytes << 20)) "$(iscsi-readcapacity16 -s "$url")"
+  for test in Read10.Simple Write10.Simple Write16.Simple; do
+    LD_PRELOAD=/test/keep.so iscsi-test-cu --dataloss -t "ALL.$test" "$url" >/run/libiscsi.log 2>&1 ||
+      fail "libiscsi's $test over RDMA: $(tail -n 3 /run/libiscsi.log)"
+    grep -qE '^ *tests +1 +1 +1 +0' /run/libiscsi.log || fail "libiscsi's $test over RDMA: $(tail -n 5 /run/libiscsi.log)"
+  done
+}
+
 # A login leaves nothing behind that it did not find: what the listener alone holds was noted at the start.
-is_idle() { [ "$(in_use)" = "$(cat /run/idle)" ] || { in_use; false; }; }
 cycles() {
   local cycle
   login $target $portal
@@ -141,8 +157,12 @@ finish() {
 round=0
 step 'start of the target in a guest with soft-RoCE' start
 step 'login over RDMA' login_over_rdma
-step 'ext4 over RDMA' filesystem_ext4
+step 'ext4 over RDMA' a_filesystem ext4 $target $portal
+step 'xfs over RDMA' a_filesystem xfs $target $portal
 step 'fio verify over RDMA, 512 bytes to 1 MiB' fio_sizes 512:1 4k:4 16k:8 64k:16 256k:32 1m:32
+step 'commands of 2 MiB' large_commands
+step 'depths 1 and 128, and memory that begins anywhere' depths_and_alignment
+step "libiscsi's own initiator over RDMA" libiscsi
 step 'one disk over RDMA and TCP at once' both_transports
 step 'killed under I/O, and back' killed_under_io
 step '20 logins leave no queue pair and no region behind' cycles
