@@ -84,8 +84,7 @@ fn devices(cores: &Cores) -> Result<(Arc<Devices>, Vec<Arc<BufPool>>), Unavailab
         .map(|pool| BufPool::new(pool.stats().capacity / MESSAGES_OF_POOL))
         .collect();
     let regions = pools.iter().chain(&messages).map(Region::of).collect();
-    let devices =
-        Devices::new(library, regions).map_err(|error| Unavailable::System(error.to_string()))?;
+    let devices = Devices::new(library, regions).map_err(|error| Unavailable::System(error.to_string()))?;
     match devices.check() {
         // One may come.
         Ok(()) | Err(Unavailable::NoDevice) => Ok((devices, messages)),

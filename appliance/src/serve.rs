@@ -139,8 +139,13 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     }
     let iser = common.portals.iter().filter(|portal| portal.over_rdma);
     let iser = iser.map(|portal| portal.address).collect();
-    let accepting_iser =
-        iser::accept_all(iser, data, Arc::clone(&node), connections_max(), iser_status::cell());
+    let accepting_iser = iser::accept_all(
+        iser,
+        data,
+        Arc::clone(&node),
+        connections_max(),
+        iser_status::cell(),
+    );
     runtime.block_on(serve(
         &served,
         (&acceptor, accepting_iser),

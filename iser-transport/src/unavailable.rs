@@ -40,9 +40,7 @@ impl Unavailable {
         match self {
             Self::NotBuiltIn => "use a release, or build with `--features iser`",
             Self::NoLibrary(_) => "install rdma-core (Debian: libibverbs1 librdmacm1 ibverbs-providers)",
-            Self::NoDevice => {
-                "load its driver, or make a device (`rdma link add rxe0 type rxe netdev eth0`)"
-            }
+            Self::NoDevice => "load its driver, or make a device (`rdma link add rxe0 type rxe netdev eth0`)",
             Self::MemoryLimit { .. } => {
                 "raise RLIMIT_MEMLOCK (`ulimit -l`, LimitMEMLOCK=infinity in a systemd unit), grant CAP_IPC_LOCK, or \
                  make the buffer pool smaller"
@@ -72,7 +70,9 @@ mod tests {
             allowed: 8_388_608,
         };
         let line = limit.to_string();
-        assert!(line.starts_with("335544320 bytes of memory must be locked and 8388608 may be; raise RLIMIT_MEMLOCK"));
+        assert!(line.starts_with(
+            "335544320 bytes of memory must be locked and 8388608 may be; raise RLIMIT_MEMLOCK"
+        ));
         assert!(!line.contains('\n'));
     }
 }

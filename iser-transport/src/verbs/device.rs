@@ -159,7 +159,11 @@ impl Devices {
 impl Device {
     fn open(devices: &Devices, context: *mut ibv_context, address: SocketAddr) -> io::Result<Self> {
         let (library, regions) = (devices.library, &devices.regions);
-        let anchor = CmId::bound(library, devices.channel.channel(), SocketAddr::new(address.ip(), 0))?;
+        let anchor = CmId::bound(
+            library,
+            devices.channel.channel(),
+            SocketAddr::new(address.ip(), 0),
+        )?;
         // SAFETY: zeroes are a valid value of this plain structure.
         let mut attributes: ibv_device_attr = unsafe { std::mem::zeroed() };
         // SAFETY: the context is the connection manager's, which does not close it while an identifier uses it.
