@@ -1,8 +1,8 @@
 //! [`IserMover`]: messages, RDMA and receive credits between a queue pair and `target-core`.
 //!
-//! Data-In are written into the initiator's memory, the response follows as a message; Data-Out are
-//! read from it, by a chunk at a time. So no Data-In PDU and no R2T ever exists here, and the numbers that count
-//! them stay zero. Data that come with a command are copied once, out of the receive they came in.
+//! Data-In are written into the initiator's memory, the response follows as a message; Data-Out are read from it, by a
+//! chunk at a time. So no Data-In PDU and no R2T ever exists here, and the numbers that count them stay zero. Data that
+//! come with a command are copied once, out of the receive they came in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
