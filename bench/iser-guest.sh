@@ -30,7 +30,7 @@ start() {
 }
 
 # Each block is written once, so that no target reads what was never there.
-fill() { dd if=/dev/zero of="$(disk_to_measure)" bs=1M oflag=direct status=none; }
+fill() { dd if=/dev/zero of="$(disk_to_measure)" bs=1M count=256 oflag=direct status=none; }
 disk_to_measure() { disk $target "$([ $peer = tgt-iser ] && echo 1 || echo 0)"; }
 
 # measure PATTERN SIZE

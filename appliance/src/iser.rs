@@ -59,7 +59,7 @@ pub(crate) async fn accept_all(
                     connections_max,
                     status,
                 });
-                look(&shared);
+                look(&shared, false);
                 let mut running = JoinSet::new();
                 for portal in portals {
                     running.spawn(listen(portal, Arc::clone(&shared)));
@@ -92,10 +92,12 @@ fn devices(cores: &Cores) -> Result<(Arc<Devices>, Vec<Arc<BufPool>>), Unavailab
     }
 }
 
-/// Says it when nothing can be served now.
-fn look(shared: &Shared) {
-    if let Err(unavailable) = shared.devices.check() {
-        tell(&shared.status, IserStatus::Unavailable(unavailable));
+/// Says whether something can be served now.
+fn look(shared: &Shared, listening: bool) {
+    match shared.devices.check() {
+        Ok(()) if listening => tell(&shared.status, IserStatus::Open),
+        Ok(()) => {}
+        Err(unavailable) => tell(&shared.status, IserStatus::Unavailable(unavailable)),
     }
 }
 
@@ -104,11 +106,11 @@ async fn listen(portal: SocketAddr, shared: Arc<Shared>) {
     loop {
         match Listener::bind(&shared.devices, portal) {
             Ok(listener) => {
-                tell(&shared.status, IserStatus::Open);
+                look(&shared, true);
                 info!("iSER portal {portal} is open");
                 said.clear();
                 accept(portal, listener, &shared).await;
-                look(&shared);
+                look(&shared, false);
             }
             Err(error) => {
                 // Once for each cause, however long it lasts.
@@ -130,6 +132,8 @@ async fn accept(portal: SocketAddr, mut listener: Listener, shared: &Shared) {
             Err(lost) => return warn!("iSER portal {portal} is closed: {lost}"),
         };
         let peer = request.peer();
+        // On every address it is listened before there is a device.
+        look(shared, true);
         if shared.node.connections() >= shared.connections_max {
             let connections_max = shared.connections_max;
             warn!(%peer, connections_max, "connection refused: as many as the limit of open files allows (ulimit -n)");
