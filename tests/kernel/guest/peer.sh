@@ -1,7 +1,8 @@
 # The second guest of a scenario: runs each line that `run` passes on from the first one (`host peer LINE`), with the
-# functions of lib.sh, and answers `ok OUTPUT` or `error CAUSE` in one line.
+# functions of lib.sh, and answers `ok OUTPUT` or `error CAUSE` in one line. The first `ok` means that it is up.
 . /test/lib.sh
 
+tell ok
 while read -r line <&4; do
   rm -f /run/cause
   echo "--- $line"
