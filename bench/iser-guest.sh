@@ -11,6 +11,8 @@ portal=10.88.0.1:3260
 lun=0
 
 start() {
+  # Commands of its usual size: tgt takes no larger ones.
+  modprobe ib_iser
   soft_rdma rxe
   start_initiator $initiator
   case $peer in
@@ -30,7 +32,7 @@ start() {
 }
 
 # Each block is written once, so that no target reads what was never there.
-fill() { dd if=/dev/zero of="$(disk_to_measure)" bs=1M count=256 oflag=direct status=none; }
+fill() { dd if=/dev/zero of="$(disk_to_measure)" bs=128k count=2048 oflag=direct status=none; }
 disk_to_measure() { disk $target "$([ $peer = tgt-iser ] && echo 1 || echo 0)"; }
 
 # measure PATTERN SIZE

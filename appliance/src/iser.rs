@@ -64,9 +64,8 @@ pub(crate) async fn accept_all(
                 for portal in portals {
                     running.spawn(listen(portal, Arc::clone(&shared)));
                 }
-                if let Err(error) = shared.devices.watch().await {
-                    warn!("removals of RDMA devices are not noticed any more: {error}");
-                }
+                let Err(error) = shared.devices.watch().await;
+                warn!("removals of RDMA devices are not noticed any more: {error}");
                 while running.join_next().await.is_some() {}
             }
             Err(unavailable) => tell(&status, IserStatus::Unavailable(unavailable)),
