@@ -1,4 +1,4 @@
-//! Management over HTTP: the REST API, its description, and who may call it.
+//! Management over HTTP: the pages, the REST API with its description, and who may use them.
 //!
 //! Decides nothing: a handler reads what it is asked, calls one method of `Control` or `Gate`, and shows the answer.
 #![forbid(unsafe_code)]
@@ -8,6 +8,8 @@ mod metrics;
 mod problem;
 mod serve;
 mod tls;
+#[allow(dead_code, reason = "some parts are for pages that are not there yet")]
+mod ui;
 mod who;
 
 use std::sync::Arc;
@@ -64,12 +66,14 @@ pub fn router(web: Web) -> Router {
     let docs = utoipa_swagger_ui::SwaggerUi::new("/api/docs").url("/api/v1/openapi.json", description);
     Router::new()
         .merge(api)
+        .merge(ui::routes())
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(api::ready))
         .route("/metrics", get(metrics::scrape))
         .fallback(async || Refusal::not_found("page"))
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(middleware::from_fn_with_state(web.clone(), who::find_out))
+        .layer(middleware::from_fn_with_state(web.clone(), ui::as_page))
         .with_state(web)
         .merge(docs)
         .layer(middleware::map_response(harden))

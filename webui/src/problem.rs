@@ -195,7 +195,9 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let retry_after = self.0.retry_after;
-        let mut response = (status, Json(self.0)).into_response();
+        let mut response = (status, Json(&self.0)).into_response();
+        // Where people look, they see a page of it instead.
+        response.extensions_mut().insert(*self.0);
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,

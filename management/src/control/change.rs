@@ -65,6 +65,15 @@ pub struct Outcome {
     pub differences: Vec<Difference>,
 }
 
+/// What a change would do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preview {
+    /// What would be different.
+    pub differences: Vec<Difference>,
+    /// What sessions would lose by it.
+    pub uses: Vec<InUse>,
+}
+
 /// A change that was not made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChangeError {
@@ -108,6 +117,25 @@ impl Control {
         let (this, actor) = (Arc::clone(self), actor.clone());
         let task = tokio::spawn(async move { this.make(&actor, change).await });
         task.await.expect("a change does not panic and is not aborted")
+    }
+
+    /// What a change would do, and to which sessions, for who has to decide. Nothing is opened for it, so a change may
+    /// still be refused for what it needs.
+    ///
+    /// # Errors
+    /// It would be refused.
+    pub fn preview(&self, change: &Change) -> Result<Preview, ChangeError> {
+        let before = self.model();
+        check_preconditions(&before, &change.preconditions)?;
+        let imagined = Change {
+            dry_run: true,
+            ..change.clone()
+        };
+        let after = self.edited(&before, &imagined)?;
+        Ok(Preview {
+            differences: diff(&before, &after),
+            uses: self.live().usage(&before, &after),
+        })
     }
 
     async fn make(self: Arc<Self>, actor: &Actor, change: Change) -> Result<Outcome, ChangeError> {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use target_core::iscsi::Node;
 
-pub use change::{Change, ChangeError, Edit, Outcome, Precondition};
+pub use change::{Change, ChangeError, Edit, Outcome, Precondition, Preview};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 
 use crate::events::{Event, EventKind, EventLog};

@@ -182,8 +182,8 @@ step 'xfs on the block device, digests' filesystem xfs 1
 node $target $portal
 step 'ext4 on the block device' filesystem ext4 1
 step 'xfs on the file' filesystem xfs 0
-step 'fio 4k to 1M on the file' fio_sizes 0 4k:256 16k:256 64k:256 256k:256 1m:256
-step 'fio 4k to 1M on the block device' fio_sizes 1 4k:64 16k:256 64k:256 256k:256 1m:256
+step 'fio 4k to 1M on the file' fio_sizes 0 4k:96 16k:128 64k:256 256k:256 1m:256
+step 'fio 4k to 1M on the block device' fio_sizes 1 4k:64 16k:128 64k:256 256k:256 1m:256
 step '20 logouts and logins' cycles
 step 'fio across SIGTERM and SIGKILL of the target' restarts
 step 'the target ends, the kernel tells of no fault' finish

@@ -17,7 +17,7 @@ use super::extract::{Key, conditions, parse};
 use super::objects::Page;
 use super::routes::{Described, Routes};
 use crate::serve::{Peer, Scheme};
-use crate::who::{Admin, Browser, COOKIE, Viewer, cookie};
+use crate::who::{Admin, Browser, Viewer, address, cookie, ended_cookie, session_cookie};
 use crate::{Refusal, Web};
 
 /// The first user.
@@ -165,8 +165,7 @@ async fn log_out(State(web): State<Web>, headers: HeaderMap) -> Response {
     if let Some(cookie) = cookie(&headers) {
         web.gate().log_out(cookie);
     }
-    let gone = format!("{COOKIE}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0");
-    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, gone)]).into_response()
+    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, ended_cookie())]).into_response()
 }
 
 async fn list_users(State(web): State<Web>, _who: Admin) -> Json<Page<User>> {
@@ -222,29 +221,14 @@ async fn delete_token(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A cookie that no script reads, no other site sends, and no plain connection carries where there is TLS.
 fn begun(session: NewSession, scheme: Scheme) -> Response {
-    let secure = match scheme {
-        Scheme::Http => "",
-        Scheme::Https => "; Secure",
-    };
-    let cookie = format!(
-        "{COOKIE}={}; HttpOnly; SameSite=Strict; Path=/{secure}",
-        session.cookie
-    );
+    let cookie = session_cookie(&session, scheme);
     let who = WhoAmI {
         actor: session.actor.to_string(),
         role: session.actor.role,
         csrf: Some(session.csrf),
     };
     (StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(who)).into_response()
-}
-
-const fn address(peer: Peer) -> Option<std::net::IpAddr> {
-    match peer {
-        Peer::Address(address) => Some(address),
-        Peer::User(_) => None,
-    }
 }
 
 fn id(key: &str) -> Result<Id, Refusal> {

@@ -1,0 +1,37 @@
+//! The pages: what people see of the node in a browser. Each is rendered here, whole, and works without a script: forms
+//! are posted and answered with a redirect or with the form and what is wrong with it. Like the API, a page decides
+//! nothing: it reads what it is asked, calls `Control` or `Gate`, and shows the answer. How a page is added is told in
+//! `webui/UI.md`.
+
+mod assets;
+mod confirm;
+mod entrance;
+mod failure;
+mod form;
+mod frame;
+mod notice;
+mod placeholder;
+mod show;
+mod visitor;
+
+use axum::Router;
+use axum::routing::get;
+
+pub(crate) use failure::as_page;
+pub(crate) use form::{is_form, proof_in};
+
+use crate::Web;
+
+/// Forms of who has no session yet.
+pub(crate) const ENTRANCE: [&str; 2] = ["/login", "/set-up"];
+
+/// The routes of all pages.
+pub(crate) fn routes() -> Router<Web> {
+    Router::new()
+        .route("/assets/{name}", get(assets::send))
+        .merge(entrance::routes())
+        .merge(placeholder::routes())
+}
+
+#[cfg(test)]
+mod tests;
