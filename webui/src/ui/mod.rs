@@ -12,6 +12,7 @@ mod frame;
 mod notice;
 mod placeholder;
 mod show;
+mod traces;
 mod visitor;
 
 use axum::Router;
@@ -31,6 +32,7 @@ pub(crate) fn routes() -> Router<Web> {
         .route("/assets/{name}", get(assets::send))
         .merge(entrance::routes())
         .merge(placeholder::routes())
+        .merge(traces::routes())
 }
 
 #[cfg(test)]

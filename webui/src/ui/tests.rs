@@ -21,6 +21,7 @@ use crate::serve::{Peer, Scheme};
 use crate::{Web, router};
 
 mod entrance;
+mod traces;
 
 /// A node with its pages.
 pub(super) struct Site {
