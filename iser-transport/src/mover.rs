@@ -14,6 +14,7 @@ use iscsi_proto::pdu::{Request, Residual, Response, ScsiCommand, ScsiResponse, S
 use iscsi_proto::{Ahs, BHS_LEN, DecodeError, Frame, Itt};
 use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
 use target_core::iscsi::SessionParams;
+use target_core::trace::{Digests, Tap};
 use tracing::debug;
 
 use crate::cm::CmHeader;
@@ -43,6 +44,7 @@ pub struct IserMover<Q> {
     /// Commands the initiator may have under way, as the login's last response says.
     window: usize,
     hello: HelloStage,
+    tap: Option<Arc<Tap>>,
 }
 
 /// What a mover needs beside its queue pair.
@@ -87,6 +89,7 @@ impl<Q: QueuePair> IserMover<Q> {
             withheld: Vec::new(),
             window: 0,
             hello: HelloStage::None,
+            tap: None,
         };
         mover.offer_receives(LOGIN_RECEIVES)?;
         Ok(mover)
@@ -207,6 +210,9 @@ impl<Q: QueuePair> IserMover<Q> {
                 "the initiator began without the iSER Hello that it asked for",
             ));
         }
+        if let Some(tap) = self.tap.as_ref().filter(|tap| tap.is_on()) {
+            tap.received(&bhs, ahs, data, Digests::default(), false);
+        }
         match decode(&bhs, ahs) {
             Ok((Request::ScsiCommand(pdu), ahs)) => {
                 self.tasks
@@ -268,6 +274,9 @@ impl<Q: QueuePair> IserMover<Q> {
         };
         let mut bhs = pdu.encode();
         frame.stamp(&mut bhs);
+        if let Some(tap) = self.tap.as_ref().filter(|tap| tap.is_on()) {
+            tap.sent(&bhs, data, Digests::default());
+        }
         let end = HEADER_LEN + BHS_LEN + data.len();
         let mut buf = self.message(end + frame.padding());
         let header = IserHeader::Control {
@@ -304,6 +313,10 @@ impl<Q: QueuePair> IserMover<Q> {
 }
 
 impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
+    fn listen_in(&mut self, tap: Arc<Tap>) {
+        self.tap = Some(tap);
+    }
+
     fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed> {
         self.pool = Arc::clone(pool);
         let moved = self.qp.move_here();

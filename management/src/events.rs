@@ -1,7 +1,8 @@
 //! The log of what has happened: kept in the state directory, and handed to who listens. Changes are in it with who made
 //! them and what was before and after; that makes it the audit log.
 //!
-//! It is a file of one JSON object a line, and the file before it. An event is written when it happens, and not waited
+//! It is two logs: what strangers can cause as often as they like, logins and their ends, is apart, so that it does not wash
+//! away what people did. Each is a file of one JSON object a line, and the file before it. An event is written when it happens, and not waited
 //! for: it may be lost in a power cut, the change it tells of is not.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -67,6 +68,12 @@ pub enum EventKind {
     StoreMissing,
     /// A missing store is back.
     StoreReturned,
+    /// Connections are traced.
+    TraceBegan,
+    /// A trace was stopped or deleted.
+    TraceEnded,
+    /// A trace was downloaded.
+    TraceTaken,
     /// Somebody logged in to the management.
     UserLoggedIn,
     /// Somebody could not log in to the management.
@@ -82,13 +89,30 @@ pub struct EventLog {
 
 #[derive(Debug)]
 struct Inner {
+    deeds: Part,
+    logins: Part,
+    next: u64,
+    counts: BTreeMap<EventKind, u64>,
+}
+
+/// One of the two logs.
+#[derive(Debug)]
+struct Part {
     path: PathBuf,
     /// `None` when it cannot be written: told once, and tried again with every event.
     file: Option<File>,
     len: u64,
-    next: u64,
     recent: VecDeque<Arc<Event>>,
-    counts: BTreeMap<EventKind, u64>,
+}
+
+impl EventKind {
+    /// Whether those who have no say in the management can cause it without end.
+    const fn is_by_strangers(self) -> bool {
+        matches!(
+            self,
+            Self::LoggedIn | Self::LoginFailed | Self::Missed | Self::SessionEnded | Self::UserRefused
+        )
+    }
 }
 
 impl Event {
@@ -125,21 +149,21 @@ impl EventLog {
     /// Opens the log of a state directory. A log that cannot be read begins anew: it decides nothing.
     #[must_use]
     pub fn open(directory: &Path) -> Arc<Self> {
-        let path = directory.join("events.jsonl");
-        let mut recent = VecDeque::new();
-        for part in [older(&path), path.clone()] {
-            read(&part, &mut recent);
-        }
-        let next = recent.back().map_or(1, |event: &Arc<Event>| event.number + 1);
+        let (deeds, logins) = (directory.join("events.jsonl"), directory.join("logins.jsonl"));
         let mut inner = Inner {
-            path,
-            file: None,
-            len: 0,
-            next,
-            recent,
+            deeds: Part::new(deeds.clone()),
+            logins: Part::new(logins.clone()),
+            next: 1,
             counts: BTreeMap::new(),
         };
-        inner.reopen();
+        for file in [older(&deeds), deeds, older(&logins), logins] {
+            read(&file, |event| {
+                inner.next = inner.next.max(event.number + 1);
+                inner.part(event.kind).remember(Arc::new(event));
+            });
+        }
+        inner.deeds.reopen();
+        inner.logins.reopen();
         Arc::new(Self {
             inner: Mutex::new(inner),
             live: broadcast::channel(BACKLOG).0,
@@ -153,11 +177,9 @@ impl EventLog {
         inner.next += 1;
         *inner.counts.entry(event.kind).or_default() += 1;
         let event = Arc::new(event);
-        inner.write(&event);
-        inner.recent.push_back(Arc::clone(&event));
-        if inner.recent.len() > KEPT {
-            inner.recent.pop_front();
-        }
+        let part = inner.part(event.kind);
+        part.write(&event);
+        part.remember(Arc::clone(&event));
         // Nobody listens: nothing to do. Told under the lock, so that listeners hear in order.
         drop(self.live.send(event));
     }
@@ -165,18 +187,15 @@ impl EventLog {
     /// Events after a number, oldest first.
     #[must_use]
     pub fn after(&self, number: u64) -> Vec<Arc<Event>> {
-        self.inner()
-            .recent
-            .iter()
-            .filter(|event| event.number > number)
-            .cloned()
-            .collect()
+        self.inner().after(number)
     }
 
     /// All that are kept at hand, newest first.
     #[must_use]
     pub fn recent(&self) -> Vec<Arc<Event>> {
-        self.inner().recent.iter().rev().cloned().collect()
+        let mut recent = self.inner().after(0);
+        recent.reverse();
+        recent
     }
 
     /// How many of each kind there were since the start.
@@ -189,13 +208,7 @@ impl EventLog {
     #[must_use]
     pub fn follow(&self, number: u64) -> (Vec<Arc<Event>>, broadcast::Receiver<Arc<Event>>) {
         let inner = self.inner();
-        let after = inner
-            .recent
-            .iter()
-            .filter(|event| event.number > number)
-            .cloned()
-            .collect();
-        (after, self.live.subscribe())
+        (inner.after(number), self.live.subscribe())
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -204,6 +217,40 @@ impl EventLog {
 }
 
 impl Inner {
+    fn part(&mut self, kind: EventKind) -> &mut Part {
+        if kind.is_by_strangers() {
+            &mut self.logins
+        } else {
+            &mut self.deeds
+        }
+    }
+
+    /// Of both logs, by number.
+    fn after(&self, number: u64) -> Vec<Arc<Event>> {
+        let both = self.deeds.recent.iter().chain(&self.logins.recent);
+        let mut after: Vec<_> = both.filter(|event| event.number > number).cloned().collect();
+        after.sort_by_key(|event| event.number);
+        after
+    }
+}
+
+impl Part {
+    const fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            file: None,
+            len: 0,
+            recent: VecDeque::new(),
+        }
+    }
+
+    fn remember(&mut self, event: Arc<Event>) {
+        self.recent.push_back(event);
+        if self.recent.len() > KEPT {
+            self.recent.pop_front();
+        }
+    }
+
     fn reopen(&mut self) {
         let opened = File::options()
             .append(true)
@@ -272,19 +319,16 @@ fn ends_with_newline(path: &Path) -> io::Result<bool> {
 }
 
 /// Lines that are no event (torn by a crash) are passed over.
-fn read(path: &Path, recent: &mut VecDeque<Arc<Event>>) {
+fn read(path: &Path, mut found: impl FnMut(Event)) {
     let Ok(file) = File::open(path) else { return };
     for line in BufReader::new(file).lines().map_while(Result::ok) {
         if let Ok(event) = serde_json::from_str(&line) {
-            recent.push_back(Arc::new(event));
-            if recent.len() > KEPT {
-                recent.pop_front();
-            }
+            found(event);
         }
     }
 }
 
-/// Events at hand.
+/// Events at hand, of each log.
 const KEPT: usize = 10_000;
 /// Bytes of a file before the next begins.
 const FILE_MAX: u64 = 16 << 20;
@@ -317,6 +361,28 @@ mod tests {
             .map(|event| (event.number, event.text.clone()))
             .collect();
         assert_eq!(texts, [(2, "two".to_owned()), (3, "three".to_owned())]);
+    }
+
+    #[test]
+    fn no_number_of_failed_logins_washes_away_what_people_did() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = EventLog::open(directory.path());
+        log.record(Event::new(EventKind::Changed, "somebody did it"));
+        for _ in 0..=KEPT {
+            log.record(Event::new(EventKind::LoginFailed, "x".repeat(3000)));
+        }
+        log.record(Event::new(EventKind::Changed, "and again"));
+        let deeds = |log: &EventLog| -> Vec<String> {
+            let recent = log.recent();
+            let deeds = recent.iter().filter(|event| event.kind == EventKind::Changed);
+            deeds.map(|event| event.text.clone()).collect()
+        };
+        assert_eq!(deeds(&log), ["and again", "somebody did it"]);
+        assert_eq!(log.recent().len(), KEPT + 2);
+        drop(log);
+        let log = EventLog::open(directory.path());
+        assert_eq!(deeds(&log), ["and again", "somebody did it"]);
+        assert_eq!(log.recent()[0].number, 10_003);
     }
 
     #[test]

@@ -13,3 +13,4 @@ pub mod identity;
 pub mod live;
 pub mod model;
 pub mod state;
+pub mod trace;

@@ -13,6 +13,7 @@ use crate::data_out::OutRemains;
 use crate::iscsi::SessionParams;
 use crate::replay::SentTask;
 use crate::scsi::Sense;
+use crate::trace::Tap;
 
 /// Moves iSCSI PDUs and SCSI data for one connection.
 ///
@@ -20,6 +21,12 @@ use crate::scsi::Sense;
 /// `put_data` is never seen before that data. Everything the peer or the hardware does comes back from
 /// [`poll_notify`](Self::poll_notify), which also drives sending. State lives inside, so a dropped poll loses nothing.
 pub trait DataMover: Send + 'static {
+    /// Tells this tap of every PDU that comes or goes, while it is on. Called once, before anything moves. Movers of
+    /// tests need not.
+    fn listen_in(&mut self, tap: Arc<Tap>) {
+        drop(tap);
+    }
+
     /// The connection has joined a session that another thread serves, and is polled there from now on, with that
     /// thread's buffers: whatever is tied to the old thread is tied to the new one.
     fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed>;

@@ -1,6 +1,6 @@
 //! The iSCSI target without sockets: login, sessions, task management and the SCSI engine.
 //!
-//! Invariants: opens no socket and no file, reads no clock outside `serve`, draws no randomness that it was not given.
+//! Invariants: opens no socket and no file, reads no clock outside `serve` and `trace`, draws no randomness that it was not given.
 #![forbid(unsafe_code)]
 
 pub mod control;
@@ -11,4 +11,5 @@ pub mod nexus;
 pub mod replay;
 pub mod scsi;
 pub mod serve;
+pub mod trace;
 pub mod transfer;

@@ -44,12 +44,13 @@ mod wires;
 /// ended, and its nexus is free again, as soon as its last connection closes. A connection that joins another session
 /// is handed over to that one's loop, on whichever thread it runs, and this one returns.
 pub async fn serve(
-    mover: impl DataMover,
+    mut mover: impl DataMover,
     link: LinkInfo,
     node: Arc<Node>,
     pool: Arc<BufPool>,
 ) -> CloseReason {
     let (membership, orders) = node.join(link.clone());
+    mover.listen_in(Arc::clone(membership.tap()));
     let mut server = Server::new(mover, pool, Arc::clone(&node), membership);
     let connection = Connection::new(link, node, now());
     let reason = server.run(connection, orders).await;
@@ -367,6 +368,7 @@ impl<M: DataMover> Server<M> {
 /// Sends what is queued and disconnects. From this call on the connection is none any more.
 fn say_goodbye<M: DataMover>(wire: Wire<M>, reason: &CloseReason) -> Goodbye {
     let mut mover = wire.mover;
+    wire.membership.tap().closed(reason);
     drop(wire.membership);
     let has_last_words = !matches!(
         reason,

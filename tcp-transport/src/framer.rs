@@ -5,6 +5,7 @@
 
 use backstores::IoBuf;
 use iscsi_proto::{BHS_LEN, Crc32c, Frame, crc32c};
+use target_core::trace::Digests;
 
 /// Cuts a byte stream into PDUs. Between two calls the owner reads bytes into [`spare`](Self::spare) and reports them
 /// with [`filled`](Self::filled).
@@ -57,6 +58,15 @@ impl Place {
             Self::Control(_) | Self::Discard => None,
         }
     }
+
+    /// The data segment of this length that is here now; nothing if it went nowhere.
+    pub(crate) fn bytes(&self, len: usize) -> &[u8] {
+        match self {
+            Self::Buffer { buf, at } => &buf[*at..*at + len],
+            Self::Control(data) => data,
+            Self::Discard => &[],
+        }
+    }
 }
 
 /// What [`Framer::step`] found.
@@ -98,6 +108,14 @@ impl Framer {
     /// New rules from the next header on.
     pub(crate) fn set_rules(&mut self, rules: FramingRules) {
         self.rules = rules;
+    }
+
+    /// Digests that PDUs have now.
+    pub(crate) const fn digests(&self) -> Digests {
+        Digests {
+            header: self.rules.header_digest,
+            data: self.rules.data_digest,
+        }
     }
 
     /// Whether the stream stands between two PDUs.
@@ -240,11 +258,10 @@ impl Framer {
 
 /// The data digest covers data and padding (§11.2.3). Discarded data have nothing left to check and nobody to tell.
 fn data_digest_matches(place: &Place, frame: &Frame, trailer: &[u8]) -> bool {
-    let data = match place {
-        Place::Buffer { buf, at } => &buf[*at..*at + frame.data_len],
-        Place::Control(data) => data,
-        Place::Discard => return true,
-    };
+    if matches!(place, Place::Discard) {
+        return true;
+    }
+    let data = place.bytes(frame.data_len);
     let (padding, digest) = trailer.split_at(frame.padding());
     let mut crc = Crc32c::new();
     crc.update(data);

@@ -17,6 +17,7 @@ use target_core::datamover::{
 };
 use target_core::iscsi::SessionParams;
 use target_core::replay::{Replay, ReplayRules, Segment};
+use target_core::trace::Tap;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
@@ -38,6 +39,8 @@ pub struct TcpMover {
     /// Data-In that may be asked for again; none at level 0.
     replay: Option<Replay>,
     arriving: Option<Arriving>,
+    /// Where what comes is told; the send queue has it too.
+    tap: Option<Arc<Tap>>,
     notices: VecDeque<Notify>,
     /// What the socket failed with, told after the notices before it.
     closed: Option<TransportClosed>,
@@ -55,11 +58,32 @@ enum Arriving {
         bhs: [u8; BHS_LEN],
         pdu: Request,
     },
-    DataOut,
+    DataOut {
+        bhs: [u8; BHS_LEN],
+    },
     Malformed {
         bhs: [u8; BHS_LEN],
         error: iscsi_proto::DecodeError,
     },
+}
+
+impl Arriving {
+    fn bhs(&self) -> &[u8; BHS_LEN] {
+        match self {
+            Self::Command { bhs, .. }
+            | Self::Control { bhs, .. }
+            | Self::DataOut { bhs }
+            | Self::Malformed { bhs, .. } => bhs,
+        }
+    }
+
+    /// Its additional header segments, if they were understood.
+    fn ahs(&self) -> Vec<u8> {
+        match self {
+            Self::Command { ahs, .. } => ahs.encode(),
+            Self::Control { .. } | Self::DataOut { .. } | Self::Malformed { .. } => Vec::new(),
+        }
+    }
 }
 
 impl TcpMover {
@@ -77,6 +101,7 @@ impl TcpMover {
             data_in_sn: HashMap::new(),
             replay: None,
             arriving: None,
+            tap: None,
             notices: VecDeque::new(),
             closed: None,
         }
@@ -141,7 +166,7 @@ impl TcpMover {
                     Some(data_out::Place { buf, at }) => Place::Buffer { buf, at },
                     None => Place::Discard,
                 };
-                (Arriving::DataOut, place)
+                (Arriving::DataOut { bhs }, place)
             }
             Ok((pdu, _)) => (Arriving::Control { bhs, pdu }, Place::Control(Vec::new())),
             Err(error) => (Arriving::Malformed { bhs, error }, Place::Discard),
@@ -170,8 +195,14 @@ impl TcpMover {
     }
 
     fn arrived(&mut self, place: Place, digest_ok: bool) {
-        match self.arriving.take().expect("a payload follows its header") {
-            Arriving::DataOut => {
+        let arriving = self.arriving.take().expect("a payload follows its header");
+        if let Some(tap) = self.tap.as_ref().filter(|tap| tap.is_on()) {
+            let data = place.bytes(Frame::of(arriving.bhs()).data_len);
+            let digests = self.framer.digests();
+            tap.received(arriving.bhs(), &arriving.ahs(), data, digests, !digest_ok);
+        }
+        match arriving {
+            Arriving::DataOut { .. } => {
                 self.data_out.landed(place.into_buffer(), digest_ok);
                 self.apply_effects();
             }
@@ -249,6 +280,11 @@ impl TcpMover {
 }
 
 impl DataMover for TcpMover {
+    fn listen_in(&mut self, tap: Arc<Tap>) {
+        self.queue.listen_in(Arc::clone(&tap));
+        self.tap = Some(tap);
+    }
+
     /// The socket is known to the old thread's reactor: a second descriptor of it is made known to this one's, and the
     /// first closed.
     fn move_to(&mut self, pool: &Arc<BufPool>) -> Result<(), TransportClosed> {

@@ -5,12 +5,14 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
+use std::sync::Arc;
 
 use backstores::IoBuf;
 use bytes::Bytes;
 use iscsi_proto::pdu::{DataIn, DataInStatus, Response};
 use iscsi_proto::{BHS_LEN, Crc32c, Frame, Ttt, crc32c};
 use target_core::datamover::PutData;
+use target_core::trace::{Digests, Tap};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// First in, first out.
@@ -21,6 +23,7 @@ pub(crate) struct SendQueue {
     consumed: usize,
     bytes: usize,
     rules: SendRules,
+    tap: Option<Arc<Tap>>,
 }
 
 /// What the negotiation decided about the stream.
@@ -73,7 +76,13 @@ impl SendQueue {
             consumed: 0,
             bytes: 0,
             rules,
+            tap: None,
         }
+    }
+
+    /// Where what is queued is told.
+    pub(crate) fn listen_in(&mut self, tap: Arc<Tap>) {
+        self.tap = Some(tap);
     }
 
     /// New rules for what is queued from now on.
@@ -161,6 +170,16 @@ impl SendQueue {
     }
 
     fn push(&mut self, body: Body, pdus: Vec<Pdu>) {
+        if let Some(tap) = self.tap.as_ref().filter(|tap| tap.is_on()) {
+            let digests = Digests {
+                header: self.rules.header_digest,
+                data: self.rules.data_digest,
+            };
+            for pdu in &pdus {
+                let header = pdu.head.first_chunk().expect("a header is in front");
+                tap.sent(header, &body.bytes()[pdu.data.clone()], digests);
+            }
+        }
         let len = pdus.iter().map(Pdu::len).sum();
         self.bytes += len;
         self.entries.push_back(Entry { body, pdus, len });
@@ -199,12 +218,18 @@ impl SendQueue {
     }
 }
 
+impl Body {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes, _) => bytes,
+            Self::Buffer(buf, _) => buf,
+        }
+    }
+}
+
 impl Entry {
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        let body: &[u8] = match &self.body {
-            Body::Bytes(bytes, _) => bytes,
-            Body::Buffer(buf, _) => buf,
-        };
+        let body = self.body.bytes();
         self.pdus
             .iter()
             .flat_map(move |pdu| {

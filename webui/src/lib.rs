@@ -5,6 +5,8 @@
 
 mod api;
 mod metrics;
+mod patience;
+mod places;
 mod problem;
 mod serve;
 mod tls;
@@ -16,11 +18,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::http::{HeaderValue, header};
-use axum::middleware;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use management::access::Gate;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use api::{ConfigQuery, DeleteQuery, Diff, Page, Status, description};
 pub use problem::{ProblemDetails, Refusal};
@@ -37,6 +41,8 @@ struct Inner {
     began: Instant,
     version: &'static str,
     metrics: fn() -> String,
+    /// Places of those who follow events.
+    followers: Arc<Semaphore>,
 }
 
 impl Web {
@@ -48,11 +54,17 @@ impl Web {
             began: Instant::now(),
             version,
             metrics,
+            followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
         }))
     }
 
     pub(crate) fn gate(&self) -> &Arc<Gate> {
         &self.0.gate
+    }
+
+    /// A place among those who follow events.
+    pub(crate) fn follower(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.followers).try_acquire_owned().ok()
     }
 
     pub(crate) fn control(&self) -> &Arc<management::control::Control> {
@@ -71,12 +83,44 @@ pub fn router(web: Web) -> Router {
         .route("/readyz", get(api::ready))
         .route("/metrics", get(metrics::scrape))
         .fallback(async || Refusal::not_found("page"))
-        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(middleware::map_response(explain))
         .layer(middleware::from_fn_with_state(web.clone(), who::find_out))
+        .layer(middleware::from_fn(limit))
         .layer(middleware::from_fn_with_state(web.clone(), ui::as_page))
         .with_state(web)
         .merge(docs)
         .layer(middleware::map_response(harden))
+}
+
+/// A body that is too long is refused before it is read when its length is announced, and while it is read otherwise.
+async fn limit(mut request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let takes_document = DOCUMENTS.iter().any(|place| path.starts_with(place));
+    let most = if takes_document { DOCUMENT_MAX } else { BODY_MAX };
+    let announced = request.headers().get(header::CONTENT_LENGTH);
+    let announced: Option<usize> = announced.and_then(|len| len.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|len| len > most) {
+        return Refusal::by_status(StatusCode::PAYLOAD_TOO_LARGE).into_response();
+    }
+    DefaultBodyLimit::max(most).apply(&mut request);
+    next.run(request).await
+}
+
+/// Refusals that come from below the handlers are problem details as well: a method that a path does not have, a body that
+/// is too long.
+async fn explain(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_bare = kind.is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if !status.is_client_error() || !is_bare {
+        return response;
+    }
+    let allowed = response.headers().get(header::ALLOW).cloned();
+    let mut response = Refusal::by_status(status).into_response();
+    if let Some(allowed) = allowed {
+        response.headers_mut().insert(header::ALLOW, allowed);
+    }
+    response
 }
 
 /// What a browser is told about every answer.
@@ -94,5 +138,11 @@ async fn harden<B>(mut response: axum::http::Response<B>) -> axum::http::Respons
     response
 }
 
-/// Bytes of a request's body: a configuration of some ten thousand disks.
-const BODY_MAX: usize = 32 << 20;
+/// Bytes of a request's body: an object takes 4 kB at most.
+const BODY_MAX: usize = 256 << 10;
+/// Bytes of a whole configuration: one of some ten thousand disks.
+const DOCUMENT_MAX: usize = 32 << 20;
+/// Where whole configurations are taken.
+const DOCUMENTS: [&str; 2] = ["/api/v1/config", "/configuration"];
+/// Event streams at once.
+const FOLLOWERS_MAX: usize = 64;

@@ -4,10 +4,11 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use management::access::GateError;
-use management::control::ChangeError;
+use management::control::{ChangeError, TraceError};
 use management::live::InUse;
 use management::model::Problem;
 use serde::{Deserialize, Serialize};
+use target_core::trace::TraceRefusal;
 use utoipa::ToSchema;
 
 /// A request that was not answered as hoped.
@@ -63,6 +64,38 @@ impl Refusal {
     fn with_fix(mut self, fix: impl Into<String>) -> Self {
         self.0.fix = Some(fix.into());
         self
+    }
+
+    /// What the status says by itself.
+    #[must_use]
+    pub fn by_status(status: StatusCode) -> Self {
+        let title = status.canonical_reason().unwrap_or("Refused");
+        let (detail, fix) = match status {
+            StatusCode::METHOD_NOT_ALLOWED => (
+                "this path does not have this method",
+                "see the API's description at /api/docs",
+            ),
+            StatusCode::PAYLOAD_TOO_LARGE => ("the body is too long", "send less at once"),
+            _ => (
+                "the request could not be read",
+                "see the API's description at /api/docs",
+            ),
+        };
+        let kind = title.to_ascii_lowercase().replace(' ', "-");
+        Self::new(status, &kind, title, detail).with_fix(fix)
+    }
+
+    /// As many as there may be follow events already.
+    #[must_use]
+    pub fn too_many_followers() -> Self {
+        let mut refusal = Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too-many-followers",
+            "Too many followers",
+            "no more event streams are possible at once",
+        );
+        refusal.0.retry_after = Some(10);
+        refusal.with_fix("close one, or ask GET /api/v1/events from time to time")
     }
 
     /// There is no such thing.
@@ -149,6 +182,10 @@ impl From<ChangeError> for Refusal {
                 refusal
             }
             ChangeError::Invalid(problems) => Self::invalid(problems),
+            ChangeError::NotAllowed(_) => {
+                Self::new(StatusCode::FORBIDDEN, "not-allowed", "Not allowed", text)
+                    .with_fix("ask an administrator to do it")
+            }
             ChangeError::NotFound(_) => Self::new(StatusCode::NOT_FOUND, "not-found", "Not found", text),
             ChangeError::NotSaved(error) => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "not-saved", "Not saved", text)
@@ -187,6 +224,24 @@ impl From<GateError> for Refusal {
                 refusal
             }
             GateError::Wrong(_) => Self::new(StatusCode::UNAUTHORIZED, "wrong", "Wrong", text),
+        }
+    }
+}
+
+impl From<TraceError> for Refusal {
+    fn from(error: TraceError) -> Self {
+        let text = error.to_string();
+        match error {
+            TraceError::Invalid(problem) => Self::invalid(vec![problem]),
+            TraceError::Refused(TraceRefusal::NoSuchSession(_)) => Self::invalid(vec![Problem::new(
+                "session",
+                text,
+                "see GET /api/v1/sessions for those there are",
+            )]),
+            TraceError::Refused(TraceRefusal::TooMany) => {
+                Self::conflict("too-many-traces", "Too many traces", text)
+                    .with_fix("delete one: DELETE /api/v1/traces/{id}")
+            }
         }
     }
 }

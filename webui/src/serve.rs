@@ -14,12 +14,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Interval, interval, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 use tracing::{debug, warn};
+
+use crate::patience::{Hurried, Patient};
+use crate::places::{ADDRESS_MAX, Places, TOTAL_MAX};
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,9 +46,13 @@ pub async fn serve_tcp(listener: TcpListener, tls: Option<Arc<rustls::ServerConf
     let acceptor = tls.map(TlsAcceptor::from);
     let mut connections = Connections::new(router);
     loop {
-        let (accepted, place) = tokio::select! {
-            accepted = listener.accept() => (accepted, connections.place()),
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
             Some(_) = connections.serving.join_next() => continue,
+            _ = connections.report.tick() => {
+                connections.report();
+                continue;
+            }
         };
         let (socket, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -55,8 +61,7 @@ pub async fn serve_tcp(listener: TcpListener, tls: Option<Arc<rustls::ServerConf
                 continue;
             }
         };
-        let Some(place) = place else {
-            warn!(%peer, "management connection refused: {CONNECTIONS_MAX} are open");
+        let Some(place) = connections.places.take(Some(peer_ip(peer))) else {
             continue;
         };
         let service = connections.router.clone();
@@ -91,7 +96,7 @@ pub async fn serve_unix(listener: UnixListener, router: Router) {
                 continue;
             }
         };
-        let (Some(place), Ok(credentials)) = (connections.place(), socket.peer_cred()) else {
+        let (Some(place), Ok(credentials)) = (connections.places.take(None), socket.peer_cred()) else {
             continue;
         };
         let service = connections.router.clone();
@@ -104,21 +109,29 @@ pub async fn serve_unix(listener: UnixListener, router: Router) {
 
 struct Connections {
     router: Router,
-    places: Arc<Semaphore>,
+    places: Places,
     serving: JoinSet<()>,
+    report: Interval,
 }
 
 impl Connections {
     fn new(router: Router) -> Self {
         Self {
             router,
-            places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            places: Places::default(),
             serving: JoinSet::new(),
+            report: interval(REPORT),
         }
     }
 
-    fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).try_acquire_owned().ok()
+    /// A line a minute, however many there are.
+    fn report(&self) {
+        let refused = self.places.refused();
+        if refused > 0 {
+            warn!(
+                "{refused} management connections were refused: {TOTAL_MAX} may be open, {ADDRESS_MAX} from one address"
+            );
+        }
     }
 }
 
@@ -127,7 +140,7 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let mut request: Request = request.map(Body::new);
+        let mut request: Request = request.map(|body| Body::new(Hurried::new(body)));
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(scheme);
         router.clone().oneshot(request)
@@ -135,7 +148,7 @@ where
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Patient::new(stream)), service)
         .await;
     if let Err(error) = served {
         debug!(?peer, %error, "a management connection broke off");
@@ -151,10 +164,10 @@ async fn out_of_descriptors(error: &io::Error) {
     tokio::time::sleep(PAUSE).await;
 }
 
-/// Connections at once, for each listener.
-const CONNECTIONS_MAX: usize = 256;
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a request's header may take, and a kept connection may be idle.
 const HEADER: Duration = Duration::from_secs(30);
+/// How often it is told that connections were refused.
+const REPORT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);

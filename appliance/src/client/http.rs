@@ -65,6 +65,12 @@ impl Client {
 
     /// Asks for a path below `/api/v1`. An error of the API is its own text with its fix.
     pub(super) fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<Value, StartError> {
+        let text = self.take(method, path, body)?;
+        Ok(serde_json::from_slice(&text).unwrap_or(Value::Null))
+    }
+
+    /// The same for an answer that is no JSON.
+    pub(super) fn take(&self, method: &str, path: &str, body: Option<String>) -> Result<Vec<u8>, StartError> {
         let asked = async { timeout(PATIENCE, self.send(method, path, body)).await };
         let answered = self
             .runtime
@@ -72,10 +78,10 @@ impl Client {
             .unwrap_or_else(|_| Err("no answer in time".to_owned()));
         let (status, text) =
             answered.map_err(|problem| StartError::Usage(format!("{}: {problem}", self.name())))?;
-        let value: Value = serde_json::from_slice(&text).unwrap_or(Value::Null);
         if (200..300).contains(&status) {
-            return Ok(value);
+            return Ok(text);
         }
+        let value: Value = serde_json::from_slice(&text).unwrap_or(Value::Null);
         Err(StartError::Usage(explain(status, &value)))
     }
 

@@ -3,6 +3,7 @@
 
 mod http;
 mod table;
+mod trace;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use crate::error::StartError;
 use crate::size::parse_size;
 use http::Client;
+use trace::TraceCommand;
 
 /// What every client command takes.
 #[derive(Args, Clone, Debug)]
@@ -126,12 +128,15 @@ pub(crate) enum InitiatorCommand {
     Failures,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
     /// List sessions.
     List,
     /// Close one.
     Close { tsih: u16 },
+    /// See what initiators and the target say to each other.
+    #[command(subcommand)]
+    Trace(TraceCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -376,6 +381,7 @@ fn session(api: &Api, command: SessionCommand) -> Result<(), StartError> {
     match command {
         SessionCommand::List => api.show(&api.get("/sessions")?["items"]),
         SessionCommand::Close { tsih } => api.delete(&format!("/sessions/{tsih}")),
+        SessionCommand::Trace(command) => trace::run(api, command),
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
+    /// The body as it came.
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Client {
@@ -172,7 +174,8 @@ fn parse(text: &[u8]) -> Option<Answer> {
     Some(Answer {
         status,
         headers,
-        body: String::from_utf8(body).ok()?,
+        body: String::from_utf8_lossy(&body).into_owned(),
+        bytes: body,
     })
 }
 

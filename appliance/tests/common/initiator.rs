@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response};
-use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Sn, Tsih, text};
+use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Sn, Tsih, crc32c, text};
 
 use super::PATIENCE;
 
@@ -14,6 +14,7 @@ pub(crate) const NAME: &str = "iqn.2026-11.org.example:host";
 /// A session.
 pub(crate) struct Session {
     socket: TcpStream,
+    has_digests: bool,
 }
 
 /// What a login asks for.
@@ -34,8 +35,7 @@ impl<'a> Login<'a> {
 
     /// Logs in; the status when that is refused.
     pub(crate) fn at(&self, portal: SocketAddr) -> Result<Session, LoginStatus> {
-        let mut socket = TcpStream::connect(portal).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut session = Session::connect(portal);
         let mut keys = vec![
             ("InitiatorName", self.initiator),
             ("TargetName", self.target),
@@ -46,9 +46,12 @@ impl<'a> Login<'a> {
         for (key, value) in keys {
             text::push_pair(&mut data, key, value);
         }
-        send(&mut socket, &Request::Login(request()), &data).unwrap();
-        match receive(&mut socket).unwrap() {
-            Response::Login(login) if login.status == LoginStatus::Success => Ok(Session { socket }),
+        session.say(&Request::Login(login_request()), &data);
+        match session.hear().0 {
+            Response::Login(login) if login.status == LoginStatus::Success => {
+                session.has_digests = self.more.contains(&("HeaderDigest", "CRC32C"));
+                Ok(session)
+            }
             Response::Login(login) => Err(login.status),
             other => panic!("unexpected answer to a login: {other:?}"),
         }
@@ -56,6 +59,56 @@ impl<'a> Login<'a> {
 }
 
 impl Session {
+    /// A connection on which nothing was said yet.
+    pub(crate) fn connect(portal: SocketAddr) -> Self {
+        let socket = TcpStream::connect(portal).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self {
+            socket,
+            has_digests: false,
+        }
+    }
+
+    /// Sends a PDU.
+    pub(crate) fn say(&mut self, request: &Request, data: &[u8]) {
+        let frame = Frame {
+            ahs_len: 0,
+            data_len: data.len(),
+        };
+        let mut bhs = request.encode();
+        frame.stamp(&mut bhs);
+        let mut bytes = bhs.to_vec();
+        if self.has_digests {
+            bytes.extend(crc32c(&bhs));
+        }
+        let mut data = data.to_vec();
+        data.resize(data.len() + frame.padding(), 0);
+        bytes.extend(&data);
+        if self.has_digests && !data.is_empty() {
+            bytes.extend(crc32c(&data));
+        }
+        self.socket.write_all(&bytes).unwrap();
+    }
+
+    /// The next PDU, and its data segment.
+    pub(crate) fn hear(&mut self) -> (Response, Vec<u8>) {
+        let mut bhs = [0; BHS_LEN];
+        self.socket.read_exact(&mut bhs).unwrap();
+        let frame = Frame::of(&bhs);
+        self.skip_digest(true);
+        let mut data = vec![0; frame.data_len + frame.padding()];
+        self.socket.read_exact(&mut data).unwrap();
+        self.skip_digest(frame.data_len > 0);
+        data.truncate(frame.data_len);
+        (Response::decode(&bhs).unwrap(), data)
+    }
+
+    fn skip_digest(&mut self, is_there: bool) {
+        if self.has_digests && is_there {
+            self.socket.read_exact(&mut [0; 4]).unwrap();
+        }
+    }
+
     /// Whether the target closes the connection, after whatever it says before.
     pub(crate) fn was_closed(mut self) -> bool {
         let mut rest = Vec::new();
@@ -66,7 +119,8 @@ impl Session {
     }
 }
 
-fn request() -> LoginRequest {
+/// The one request of a login without CHAP.
+pub(crate) fn login_request() -> LoginRequest {
     LoginRequest {
         transit: true,
         continues: false,
@@ -81,26 +135,4 @@ fn request() -> LoginRequest {
         cmd_sn: Sn(1),
         exp_stat_sn: Sn(0),
     }
-}
-
-fn send(socket: &mut TcpStream, request: &Request, data: &[u8]) -> io::Result<()> {
-    let frame = Frame {
-        ahs_len: 0,
-        data_len: data.len(),
-    };
-    let mut bhs = request.encode();
-    frame.stamp(&mut bhs);
-    let mut bytes = bhs.to_vec();
-    bytes.extend(data);
-    bytes.resize(bytes.len() + frame.padding(), 0);
-    socket.write_all(&bytes)
-}
-
-fn receive(socket: &mut TcpStream) -> io::Result<Response> {
-    let mut bhs = [0; BHS_LEN];
-    socket.read_exact(&mut bhs)?;
-    let frame = Frame::of(&bhs);
-    let mut data = vec![0; frame.ahs_len + frame.data_len + frame.padding()];
-    socket.read_exact(&mut data)?;
-    Response::decode(&bhs).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
 }

@@ -2,7 +2,7 @@
 //! the state.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -133,7 +133,6 @@ impl Gate {
                 .is_some_and(|kept| kept.as_bytes().ct_eq(hash.as_bytes()).into())
         };
         if !fits {
-            self.inner().attempts.failed(&whom, Instant::now());
             return Err(GateError::Wrong(
                 "the set-up token is wrong: it is in the program's log, and new with each start",
             ));
@@ -152,6 +151,7 @@ impl Gate {
         if self.inner().set_up.take().is_none() {
             return Err(GateError::SetUpAlready);
         }
+        self.inner().attempts.succeeded(&whom);
         self.control.change(&Actor::program(), change).await?;
         Ok(self.begin_session(name, Role::Admin))
     }
@@ -177,7 +177,6 @@ impl Gate {
             .compute(move || password::verify(&given, hash.as_ref()))
             .await;
         let Some(user) = user.filter(|_| fits) else {
-            self.inner().attempts.failed(&whom, Instant::now());
             let text = format!("{} could not log in to the management from {}", whom[1], whom[0]);
             self.control
                 .events()
@@ -248,6 +247,25 @@ impl Gate {
             via: Via::Socket,
             role: Role::Admin,
         })
+    }
+
+    /// Whether an actor that was let in would still be: what lasts long asks again.
+    #[must_use]
+    pub fn knows_still(&self, actor: &Actor) -> bool {
+        let model = self.control.model();
+        match actor.via {
+            Via::Program | Via::Socket => true,
+            Via::Session => {
+                let now = Instant::now();
+                let inner = self.inner();
+                let mut sessions = inner.sessions.values();
+                model.get::<User>(&actor.name).is_some()
+                    && sessions.any(|session| session.user.as_str() == actor.name && session.is_good(now))
+            }
+            Via::Token => model
+                .get::<Token>(&actor.name)
+                .is_some_and(|token| token.expires.is_none_or(|expires| expires > seconds_now())),
+        }
     }
 
     /// Makes a user, or changes role and password of one. Without a password the one there is stays.
@@ -377,11 +395,15 @@ impl Gate {
         NewSession { cookie, csrf, actor }
     }
 
+    /// A try counts as failed until it has succeeded: so tries that are made at once do not all come before the first
+    /// failure.
     fn may_try(&self, whom: &[String]) -> Result<(), GateError> {
-        match self.inner().attempts.wait(whom, Instant::now()) {
-            Some(wait) => Err(GateError::TooManyTries(wait)),
-            None => Ok(()),
+        let (mut inner, now) = (self.inner(), Instant::now());
+        if let Some(wait) = inner.attempts.wait(whom, now) {
+            return Err(GateError::TooManyTries(wait));
         }
+        inner.attempts.failed(whom, now);
+        Ok(())
     }
 
     async fn hash(&self, new_password: String) -> Result<SecretText, GateError> {
@@ -408,12 +430,16 @@ impl CookieSession {
     }
 }
 
-/// Refused tries are also in the log with where they came from.
+/// Refused tries are also in the log with where they came from. Whoever has an IPv6 address has all of its /64.
 fn who(peer: Option<IpAddr>) -> String {
-    peer.map_or_else(
-        || "this host".to_owned(),
-        |peer| format!("address {}", peer.to_canonical()),
-    )
+    match peer.map(|peer| peer.to_canonical()) {
+        None => "this host".to_owned(),
+        Some(IpAddr::V4(address)) => format!("address {address}"),
+        Some(IpAddr::V6(address)) => {
+            let network = Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX));
+            format!("network {network}/64")
+        }
+    }
 }
 
 fn seconds_now() -> u64 {

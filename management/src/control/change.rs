@@ -14,7 +14,7 @@ use crate::diff::{Action, Difference, diff};
 use crate::events::{Event, EventKind};
 use crate::identity::UnitIdentity;
 use crate::live::InUse;
-use crate::model::{AnyObject, Kind, Model, Place, Problem, Store, Unit, validate};
+use crate::model::{AnyObject, Kind, Model, Place, Problem, Role, Store, Unit, validate};
 use crate::state::{State, StateError};
 
 /// What is to be changed, and on which conditions.
@@ -89,6 +89,9 @@ pub enum ChangeError {
     /// There is no object of this path.
     #[error("there is no {0}")]
     NotFound(String),
+    /// The actor's role does not go as far.
+    #[error("{0} is for administrators to change")]
+    NotAllowed(&'static str),
     /// It could not be saved.
     #[error(transparent)]
     NotSaved(#[from] StateError),
@@ -143,6 +146,7 @@ impl Control {
         let before = self.model();
         check_preconditions(&before, &change.preconditions)?;
         let after = self.edited(&before, &change)?;
+        check_role(actor, &before, &after)?;
         let differences = diff(&before, &after);
         if differences.is_empty() || change.dry_run {
             let generation = before.generation;
@@ -295,6 +299,15 @@ fn check_preconditions(model: &Model, preconditions: &[Precondition]) -> Result<
             | Precondition::Present(..)
             | Precondition::Revision(..) => {}
         }
+    }
+    Ok(())
+}
+
+/// Roots say which files and devices of the host can be read and written at all: not a matter of serving disks.
+fn check_role(actor: &Actor, before: &Model, after: &Model) -> Result<(), ChangeError> {
+    let is_changed = before.settings().store_roots != after.settings().store_roots;
+    if is_changed && actor.role < Role::Admin {
+        return Err(ChangeError::NotAllowed("settings/node/store_roots"));
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod change;
 mod config;
 mod sessions;
 mod tend;
+mod traces;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use target_core::iscsi::Node;
 
 pub use change::{Change, ChangeError, Edit, Outcome, Precondition, Preview};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
+pub use traces::{TraceError, TraceState, TraceStatus, TraceWish};
 
 use crate::events::{Event, EventKind, EventLog};
 use crate::live::{Accept, Defaults, Live, PortStatus, StoreStatus, UnitKeeping};

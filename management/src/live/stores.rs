@@ -13,6 +13,7 @@ use tracing::warn;
 use utoipa::ToSchema;
 
 use crate::model::{Model, Object, Place, Problem, Store};
+use crate::state::leads_to_own;
 
 /// How a store is.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
@@ -426,6 +427,14 @@ impl Drop for PreparedStores {
 
 /// Opens a store as its definition says.
 pub(crate) fn open_one(store: &Store, base: &Path) -> Result<Arc<dyn BlockStore>, String> {
+    for path in [store.path(), store.encrypt.as_deref()].into_iter().flatten() {
+        if leads_to_own(base, path) {
+            let path = path.display();
+            return Err(format!(
+                "{path}: leads to the program's own state, which is no disk"
+            ));
+        }
+    }
     let (source, options) = (store.source(base), store.options());
     let opened = match &store.encrypt {
         None => backstores::open(&source, options),

@@ -13,6 +13,7 @@ use super::{
     AccessRule, AdvertisedAddress, Authentication, Credential, Device, Id, Initiator, InitiatorGroup, Kind,
     LunMap, Method, Model, Object, Place, Portal, Store, Target, Transport, Unit, VALUE_MAX,
 };
+use crate::state::is_own;
 
 /// What is wrong with one place of the configuration.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -317,6 +318,15 @@ fn check_store(model: &Model, store: &Store, base: &Path, found: &mut Found) {
         let problem = format!("{size} bytes is no size of a disk with blocks of {block_size}");
         let fix = format!("use a multiple of {block_size} bytes from {block_size} on");
         found.add(Kind::Store, &key, "place/size", problem, fix);
+    }
+    for (field, path) in [
+        ("place/path", store.path()),
+        ("encrypt", store.encrypt.as_deref()),
+    ] {
+        if path.is_some_and(|path| is_own(base, path)) {
+            let fix = "choose another name: this one is for the program's own state";
+            found.add(Kind::Store, &key, field, "is no disk", fix);
+        }
     }
     let key_file = store.encrypt.as_deref();
     if key_file.is_some_and(|path| !is_below_a_root(model, path, base)) {

@@ -9,6 +9,7 @@ mod database;
 mod error;
 mod first_format;
 mod memory;
+mod own;
 mod reservations;
 mod sanitize_marks;
 mod unit_file;
@@ -21,6 +22,7 @@ use tracing::{error, warn};
 
 pub use error::StateError;
 pub use memory::UnitMemory;
+pub(crate) use own::{is_own, leads_to_own};
 pub use reservations::ReservationFiles;
 pub use sanitize_marks::SanitizeMarks;
 

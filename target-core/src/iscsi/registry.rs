@@ -16,6 +16,7 @@ use super::place::{Entrance, Joining, SessionPlace};
 use super::{Admission, CloseReason, LinkInfo, NodeEvent, Order, SessionParams};
 use crate::control::{Directory, Target};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
+use crate::trace::{Tap, Trace, TraceLimits, TraceRefusal, TraceSubject, Traces};
 
 /// One target process as its connections see it.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub struct Node {
     registry: Mutex<Registry>,
     abandoned: AtomicUsize,
     watchers: Watchers,
+    traces: Traces,
 }
 
 /// A session as a listing shows it.
@@ -77,6 +79,7 @@ pub(crate) struct Membership {
     node: Arc<Node>,
     id: u64,
     peer: IpAddr,
+    tap: Arc<Tap>,
 }
 
 #[derive(Debug, Default)]
@@ -93,6 +96,7 @@ struct Entry {
     link: LinkInfo,
     orders: Orders,
     session: Option<Tsih>,
+    tap: Arc<Tap>,
 }
 
 /// A session. It may outlive the connection that it began with, and for a while even its last one.
@@ -127,6 +131,7 @@ impl Node {
             registry: Mutex::default(),
             abandoned: AtomicUsize::new(0),
             watchers: Watchers::default(),
+            traces: Traces::default(),
         })
     }
 
@@ -186,6 +191,30 @@ impl Node {
         self.watchers.subscribe()
     }
 
+    /// Traces of connections.
+    #[must_use]
+    pub const fn traces(&self) -> &Traces {
+        &self.traces
+    }
+
+    /// Begins to trace.
+    pub fn trace(&self, subject: TraceSubject, limits: TraceLimits) -> Result<Arc<Trace>, TraceRefusal> {
+        let TraceSubject::Session(tsih) = subject else {
+            return self.traces.begin(subject, limits, None);
+        };
+        let registry = self.registry();
+        let session = registry.sessions.get(&tsih.0);
+        let session = session.ok_or(TraceRefusal::NoSuchSession(tsih.0))?;
+        let trace = self
+            .traces
+            .begin(subject, limits, Some(Arc::clone(&session.alive)))?;
+        let connections = registry.connections.values();
+        connections
+            .filter(|entry| entry.session == Some(tsih))
+            .for_each(|entry| entry.tap.open_to(&trace));
+        Ok(trace)
+    }
+
     /// Commands whose connection is gone and whose store operation still runs.
     #[must_use]
     pub fn abandoned_commands(&self) -> usize {
@@ -221,15 +250,23 @@ impl Node {
         let mut registry = self.registry();
         registry.next_id += 1;
         let id = registry.next_id;
-        let peer = link.peer.ip();
+        let peer = link.peer;
+        let tap = Arc::new(Tap::new(id, link.clone()));
+        self.traces.accepted(&tap, peer);
         let entry = Entry {
             link,
             orders: Arc::new(orders),
             session: None,
+            tap: Arc::clone(&tap),
         };
         registry.connections.insert(id, entry);
-        let node = Arc::clone(self);
-        (Membership { node, id, peer }, receiver)
+        let membership = Membership {
+            node: Arc::clone(self),
+            id,
+            peer: peer.ip(),
+            tap,
+        };
+        (membership, receiver)
     }
 
     /// A session has ended. Nothing happens when another has taken its place.
@@ -355,9 +392,16 @@ impl Membership {
         Ok(Entrance::Session(Admitted { tsih, nexus }, place))
     }
 
+    /// Where the connection is listened in on.
+    pub(crate) const fn tap(&self) -> &Arc<Tap> {
+        &self.tap
+    }
+
     /// The connection belongs to this session from now on.
     pub(crate) fn belongs_to(&self, tsih: Tsih) {
-        self.node.registry().entry(self.id).session = Some(tsih);
+        let mut registry = self.node.registry();
+        registry.entry(self.id).session = Some(tsih);
+        self.node.traces.joined(&self.tap, tsih);
     }
 
     /// The connection's login came to nothing, for this reason.

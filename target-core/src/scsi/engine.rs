@@ -346,6 +346,12 @@ fn find(cdb: Cdb<'_>, unit: Option<&LogicalUnit>) -> Result<&'static CommandSpec
         })
 }
 
+/// The standard's name of the command in a CDB; `None` for one that we do not know.
+#[must_use]
+pub fn command_name(cdb: &[u8]) -> Option<&'static str> {
+    find(Cdb::new(cdb), None).ok().map(|spec| spec.name)
+}
+
 /// 05/24/00, pointing at the first bit that is set and that the command does not know. That includes everything that we,
 /// or this unit, do not offer.
 fn check_usage(spec: &CommandSpec, cdb: Cdb<'_>, is_protected: bool) -> Result<(), Failure> {

@@ -31,6 +31,7 @@ mod tests;
 pub use access_state::AccessState;
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
+pub use engine::command_name;
 pub use lu::{DeviceType, LogicalUnit, UnitConfig};
 pub use nonvolatile::{Keeping, NonVolatileMemory};
 pub use reservations::{

@@ -10,11 +10,14 @@ use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::routing::get;
 use futures_util::stream::{self, Stream, StreamExt};
+use management::access::Actor;
 use management::events::{Event, EventKind};
 use management::model::Problem;
 use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout_at};
 use utoipa::openapi::path::HttpMethod;
 use utoipa::openapi::schema::Type;
 
@@ -87,9 +90,10 @@ async fn list(
 
 async fn follow(
     State(web): State<Web>,
-    _who: Viewer,
+    Viewer(actor): Viewer,
     headers: HeaderMap,
-) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, Refusal> {
+    let place = web.follower().ok_or_else(Refusal::too_many_followers)?;
     let log = web.control().events();
     let seen = headers
         .get("last-event-id")
@@ -98,17 +102,34 @@ async fn follow(
     let seen = seen.unwrap_or_else(|| log.recent().first().map_or(0, |event| event.number));
     let (missed, live) = log.follow(seen);
     let missed = stream::iter(missed.into_iter().map(|event| Ok(message(&event))));
-    let stream = missed.chain(stream::unfold(live, next));
-    Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    let follower = Follower {
+        live,
+        web: web.clone(),
+        actor,
+        until: Instant::now() + LIFE,
+        _place: place,
+    };
+    let stream = missed.chain(stream::unfold(follower, next));
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-async fn next(
-    mut live: Receiver<Arc<Event>>,
-) -> Option<(Result<sse::Event, Infallible>, Receiver<Arc<Event>>)> {
-    match live.recv().await {
-        Ok(event) => Some((Ok(message(&event)), live)),
-        // A listener that is too slow asks again with the last number it has.
-        Err(RecvError::Lagged(_) | RecvError::Closed) => None,
+/// Somebody who follows events.
+struct Follower {
+    live: Receiver<Arc<Event>>,
+    web: Web,
+    actor: Actor,
+    until: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The next event, for as long as the follower may see it. Whoever is sent away asks again with the last number they have:
+/// also those who are too slow, and everybody after a while, since who may look may have changed.
+async fn next(mut follower: Follower) -> Option<(Result<sse::Event, Infallible>, Follower)> {
+    match timeout_at(follower.until, follower.live.recv()).await {
+        Ok(Ok(event)) if follower.web.gate().knows_still(&follower.actor) => {
+            Some((Ok(message(&event)), follower))
+        }
+        Ok(Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed)) | Err(_) => None,
     }
 }
 
@@ -121,4 +142,6 @@ const fn default_limit() -> usize {
     100
 }
 
+/// How long a stream lasts.
+const LIFE: Duration = Duration::from_secs(600);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

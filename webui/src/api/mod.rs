@@ -8,6 +8,7 @@ mod objects;
 mod routes;
 mod sessions;
 mod status;
+mod traces;
 
 use axum::Router;
 use utoipa::openapi::OpenApi;
@@ -27,6 +28,7 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     objects::add_all(&mut routes);
     config::add(&mut routes);
     sessions::add(&mut routes);
+    traces::add(&mut routes);
     events::add(&mut routes);
     status::add(&mut routes);
     access::add(&mut routes);

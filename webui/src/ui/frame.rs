@@ -50,6 +50,7 @@ pub(crate) enum Section {
     Settings,
     Stores,
     Targets,
+    Traces,
 }
 
 /// Light or dark.
@@ -174,6 +175,7 @@ static NAVIGATION: [Group; 4] = [
         links: &[
             link(Section::Sessions, "/sessions", "Sessions"),
             link(Section::LoginFailures, "/login-failures", "Login failures"),
+            link(Section::Traces, "/traces", "Traces"),
             link(Section::Reservations, "/reservations", "Reservations"),
             link(Section::Events, "/events", "Events"),
             link(Section::Audit, "/audit", "Audit"),

@@ -20,6 +20,7 @@ mod show;
 mod snapshot;
 mod stores;
 mod targets;
+mod traces;
 mod visitor;
 
 use axum::Router;
@@ -43,6 +44,7 @@ pub(crate) fn routes() -> Router<Web> {
         .merge(stores::routes())
         .merge(targets::routes())
         .merge(placeholder::routes())
+        .merge(traces::routes())
 }
 
 #[cfg(test)]

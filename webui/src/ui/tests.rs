@@ -23,6 +23,7 @@ use crate::{Web, router};
 mod entrance;
 mod luns;
 mod targets;
+mod traces;
 
 /// A node with its pages.
 pub(super) struct Site {

@@ -5,7 +5,7 @@ use management::model::Role;
 
 use super::{PASSWORD, Site, TOKEN};
 
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
     "/",
     "/targets",
     "/luns",
@@ -18,6 +18,7 @@ const PAGES: [&str; 12] = [
     "/audit",
     "/configuration",
     "/settings",
+    "/traces",
 ];
 
 #[tokio::test]
