@@ -132,7 +132,7 @@ impl Stores {
         }
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<Arc<dyn BlockStore>> {
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<dyn BlockStore>> {
         match &self.all.get(id)?.state {
             State::Open(store) => Some(Arc::clone(store)),
             State::Missing { .. } => None,
@@ -302,10 +302,6 @@ impl Stores {
         }
         if old.place == new.place {
             return Ok(());
-        }
-        if old.encrypt.is_some() || old.protection {
-            let problem = "a store that is encrypted or protected keeps its size".to_owned();
-            return refuse("place/size", problem, "make a larger store and copy the data");
         }
         let Some(size) = *size else { return Ok(()) };
         let path = self.base.join(path);

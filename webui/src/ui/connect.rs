@@ -48,13 +48,18 @@ struct Way {
     discovery_chap: bool,
 }
 
-/// The portals of a target's group. An address that stands for all of them is told as `host`, by which the browser came.
+/// Whether the portals of a group lead to a target. One that names no group is reached by all.
+fn leads(target: &Target, group: u16) -> bool {
+    target.portal_groups.is_empty() || target.portal_groups.contains(&group)
+}
+
+/// The portals that lead to a target. An address that stands for all of them is told as `host`, by which the browser came.
 pub(crate) fn portals(web: &Web, target: &Target, host: &str) -> Vec<PortalLine> {
     let (model, statuses) = (web.control().model(), web.control().port_statuses());
     let configured: Vec<&Portal> = model.all::<Portal>().collect();
     let directory = web.control().node().directory();
     let given = directory.portals.iter().filter(|portal| {
-        portal.tpgt.0 == target.portal_group && !configured.iter().any(|it| it.address == portal.address)
+        leads(target, portal.tpgt.0) && !configured.iter().any(|it| it.address == portal.address)
     });
     let given = given.map(|portal| PortalLine {
         address: reachable(portal.address, host),
@@ -64,7 +69,7 @@ pub(crate) fn portals(web: &Web, target: &Target, host: &str) -> Vec<PortalLine>
     });
     let own = configured
         .iter()
-        .filter(|portal| portal.portal_group == target.portal_group && portal.enabled);
+        .filter(|portal| leads(target, portal.portal_group) && portal.enabled);
     let own = own.map(|portal| {
         let key = portal.key();
         let status = statuses.iter().find(|status| status.id == key);

@@ -10,6 +10,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use management::access::{Actor, Gate};
 use management::control::{Change, Control, Edit};
+use management::exposition::Cores;
 use management::live::{Accept, Defaults};
 use management::model::{AnyObject, Kind, Role};
 use management::state::State;
@@ -20,8 +21,10 @@ use tower::ServiceExt;
 use crate::serve::{Peer, Scheme};
 use crate::{Web, router};
 
+mod activity;
 mod entrance;
 mod luns;
+mod system;
 mod targets;
 mod traces;
 
@@ -57,7 +60,7 @@ impl Site {
         let control = start(directory.path());
         let gate = Gate::new(Arc::clone(&control));
         gate.open_set_up(Some(TOKEN.to_owned()));
-        let router = router(Web::new(gate, "0", String::new));
+        let router = router(Web::new(gate, "0", Cores::new(Vec::new)));
         Self {
             directory,
             control,

@@ -13,6 +13,7 @@ use crate::ui::frame::{Frame, Section, page_with};
 use crate::ui::show;
 use crate::ui::snapshot::{LunRow, Snapshot, lun_href, target_href};
 use crate::ui::visitor::Visitor;
+use crate::ui::words::Shown;
 use crate::{Refusal, Web};
 
 #[derive(Template)]
@@ -34,6 +35,7 @@ struct DetailPage {
     has_rule: bool,
     chap: bool,
     sessions: Vec<SessionStatus>,
+    rates: Shown,
     form: Form,
 }
 
@@ -101,6 +103,11 @@ pub(super) fn render(web: &Web, visitor: &Visitor, key: &str, form: Form) -> Res
         has_rule: model.access_of(&target.name).next().is_some(),
         chap: target.authentication.method == management::model::Method::Chap,
         sessions: snapshot.sessions_of(&target.name.to_string()).cloned().collect(),
+        rates: Shown::of_lun(
+            web.control().rates().latest().as_deref(),
+            &target.name.to_string(),
+            map.lun,
+        ),
         target: target.clone(),
         unit: unit.clone(),
         form,

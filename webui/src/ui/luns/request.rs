@@ -189,7 +189,7 @@ impl Draft<'_> {
             name: name.clone(),
             alias: self.form.filled("alias"),
             enabled: true,
-            portal_group: 1,
+            portal_groups: Vec::new(),
             authentication,
             limits: std::collections::BTreeMap::new(),
         };

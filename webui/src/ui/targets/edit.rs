@@ -34,7 +34,6 @@ struct EditPage {
 pub(super) async fn new_page(State(web): State<Web>, OperatorVisitor(visitor): OperatorVisitor) -> Response {
     let form = Form::of([
         ("name", suggested_name()),
-        ("portal_group", "1".to_owned()),
         ("method", "none".to_owned()),
         ("who", "initiator".to_owned()),
     ]);
@@ -296,9 +295,10 @@ fn form_of(model: &Model, target: &Target) -> Form {
         mutual,
     } = &target.authentication;
     let limits = target.limits.iter().map(|(key, value)| format!("{key}={value}"));
+    let groups: Vec<_> = target.portal_groups.iter().map(ToString::to_string).collect();
     let mut fields = vec![
         ("alias", target.alias.clone().unwrap_or_default()),
-        ("portal_group", target.portal_group.to_string()),
+        ("portal_groups", groups.join(", ")),
         (
             "method",
             if *method == Method::Chap { "chap" } else { "none" }.to_owned(),
@@ -315,7 +315,7 @@ fn form_of(model: &Model, target: &Target) -> Form {
 
 /// The target that a form asks for; `None` when a field is wrong, which the form then says.
 fn read(form: &mut Form, name: Name) -> Option<Target> {
-    let portal_group = form.parse("portal_group");
+    let portal_groups = read_groups(form);
     let limits = read_limits(form);
     let method = if form.has("method", "chap") {
         Method::Chap
@@ -344,7 +344,7 @@ fn read(form: &mut Form, name: Name) -> Option<Target> {
         name,
         alias: form.filled("alias"),
         enabled: true,
-        portal_group: portal_group?,
+        portal_groups: portal_groups?,
         authentication: Authentication {
             method,
             credentials,
@@ -352,6 +352,17 @@ fn read(form: &mut Form, name: Name) -> Option<Target> {
         },
         limits: limits?,
     })
+}
+
+/// Tags with commas or blanks between them.
+fn read_groups(form: &mut Form) -> Option<Vec<u16>> {
+    let text = form.value("portal_groups").to_owned();
+    let tags = text.split([',', ' ']).filter(|tag| !tag.is_empty());
+    let groups: Result<Vec<u16>, _> = tags.map(str::parse).collect();
+    if groups.is_err() {
+        form.complain("portal_groups", "is no list of tags", "write for example 1, 2");
+    }
+    groups.ok()
 }
 
 /// Lines of `name=value`.
@@ -394,7 +405,7 @@ pub(in crate::ui) fn place(path: &str) -> Option<&'static str> {
         "alias" => "alias",
         "authentication/credentials" => "credentials",
         "authentication/mutual" => "mutual",
-        "portal_group" => "portal_group",
+        "portal_groups" => "portal_groups",
         limit if limit.starts_with("limits/") => "limits",
         _ => return None,
     })

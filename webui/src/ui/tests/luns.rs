@@ -85,7 +85,7 @@ async fn one_form_makes_a_disk_a_target_a_rule_and_a_credential_and_ends_with_th
 #[tokio::test]
 async fn the_commands_have_portal_target_number_and_chap_name() {
     let (site, mut browser) = with_disk().await;
-    browser.get(&page()).await.says(200, &["has no portal"]);
+    browser.get(&page()).await.says(200, &["No portal leads here"]);
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);

@@ -16,7 +16,6 @@ async fn a_target_is_made_changed_switched_and_deleted() {
     browser.get("/new/target").await.says(200, &["iSCSI name"]);
     let fields = [
         ("name", TARGET),
-        ("portal_group", "1"),
         ("method", "none"),
         ("who", "nobody"),
         ("alias", "one"),
@@ -35,7 +34,7 @@ async fn a_target_is_made_changed_switched_and_deleted() {
     let edit = format!("{page}/edit");
     browser.get(&edit).await.says(200, &["value=\"one\""]);
     let bad = [
-        ("portal_group", "0"),
+        ("portal_groups", "0"),
         ("limits", "MaxBurstLength=many"),
         ("alias", &*"x".repeat(300)),
     ];
@@ -43,13 +42,12 @@ async fn a_target_is_made_changed_switched_and_deleted() {
     answer.says(
         422,
         &[
-            "id=\"portal_group-error\"",
+            "id=\"portal_groups-error\"",
             "id=\"limits-error\"",
             "id=\"alias-error\"",
         ],
     );
     let good = [
-        ("portal_group", "1"),
         ("limits", "MaxBurstLength=65536"),
         ("alias", "two"),
         ("method", "chap"),
@@ -115,11 +113,7 @@ async fn a_form_filled_before_somebody_elses_change_is_refused() {
         .to_owned();
     site.put(Kind::Target, json!({"name": TARGET, "alias": "theirs"}))
         .await;
-    let fields = [
-        ("portal_group", "1"),
-        ("alias", "mine"),
-        ("revision", revision.as_str()),
-    ];
+    let fields = [("alias", "mine"), ("revision", revision.as_str())];
     browser
         .post(&edit, &fields)
         .await
