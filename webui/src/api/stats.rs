@@ -115,7 +115,7 @@ async fn follow(
     let missed = stream::iter(missed.into_iter().map(|sample| Ok(message(&sample))));
     let follower = Follower {
         live,
-        web: web.clone(),
+        web,
         actor,
         until: Instant::now() + LIFE,
         _place: place,
