@@ -10,7 +10,6 @@ mod places;
 mod problem;
 mod serve;
 mod tls;
-#[allow(dead_code, reason = "some parts are for pages that are not there yet")]
 mod ui;
 mod who;
 

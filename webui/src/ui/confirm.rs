@@ -5,7 +5,7 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 use management::access::Actor;
-use management::control::{Change, ChangeError, Outcome};
+use management::control::{Change, ChangeError};
 use management::live::InUse;
 
 use super::form::Form;
@@ -86,7 +86,7 @@ impl Confirm {
 /// What came of a form's change.
 pub(crate) enum Tried {
     /// It is done.
-    Done(Outcome),
+    Done,
     /// Sessions would lose something, and the form did not say that this is known.
     InUse(Vec<InUse>),
     /// It was refused.
@@ -97,7 +97,7 @@ pub(crate) enum Tried {
 pub(crate) async fn change(web: &Web, actor: &Actor, form: &Form, mut change: Change) -> Tried {
     change.force = form.is_set("force");
     match web.control().change(actor, change).await {
-        Ok(outcome) => Tried::Done(outcome),
+        Ok(_) => Tried::Done,
         Err(ChangeError::InUse(uses)) => Tried::InUse(uses),
         Err(error) => Tried::Refused(error),
     }

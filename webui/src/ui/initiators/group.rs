@@ -106,7 +106,7 @@ pub(super) async fn save(
         ..Change::of(edits(&model, &form, &group.id, &members))
     };
     match confirm::change(&web, &visitor.actor, &form, change).await {
-        Tried::Done(_) => Ok(notice::done("Saved.", "/initiators")),
+        Tried::Done => Ok(notice::done("Saved.", "/initiators")),
         Tried::InUse(uses) => Ok(Confirm {
             frame: visitor.frame(Section::Initiators, "Save this change?"),
             effects: vec![format!("The group {id} gets the members of the form.")],
@@ -146,7 +146,7 @@ pub(super) async fn delete(
 ) -> Result<Response, Refusal> {
     let change = deletion(&web, &id)?;
     match confirm::change(&web, &visitor.actor, &form, change).await {
-        Tried::Done(_) => Ok(notice::done(&format!("Group {id} is deleted."), "/initiators")),
+        Tried::Done => Ok(notice::done(&format!("Group {id} is deleted."), "/initiators")),
         Tried::InUse(uses) => Ok(question(&visitor, &id, uses).ask_again()),
         Tried::Refused(error) => Err(error.into()),
     }

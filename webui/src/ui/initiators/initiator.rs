@@ -112,7 +112,7 @@ pub(super) async fn save(
         ..Change::of(vec![Edit::Put(initiator.into())])
     };
     match confirm::change(&web, &visitor.actor, &form, change).await {
-        Tried::Done(_) => Ok(notice::done("Saved.", "/initiators")),
+        Tried::Done => Ok(notice::done("Saved.", "/initiators")),
         Tried::InUse(uses) => Ok(Confirm {
             frame: visitor.frame(Section::Initiators, "Save this change?"),
             effects: vec![format!("{name} is changed as the form says.")],
@@ -150,7 +150,7 @@ pub(super) async fn delete(
     form: Form,
 ) -> Result<Response, Refusal> {
     match confirm::change(&web, &visitor.actor, &form, deletion(&name)).await {
-        Tried::Done(_) => Ok(notice::done(
+        Tried::Done => Ok(notice::done(
             &format!("{name} is not known any more."),
             "/initiators",
         )),

@@ -152,7 +152,7 @@ async fn carry_out(
 ) -> Result<Response, Refusal> {
     let href = lun_href(&map.target.to_string(), map.lun);
     match confirm::change(web, &visitor.actor, form, Change::of(vec![edit])).await {
-        Tried::Done(_) => Ok(notice::done(words.done, &href)),
+        Tried::Done => Ok(notice::done(words.done, &href)),
         Tried::Refused(error) => Err(error.into()),
         Tried::InUse(uses) => Ok(Confirm {
             frame: visitor.frame(Section::Luns, words.question),

@@ -57,7 +57,7 @@ pub(super) async fn delete(
     let (key, rest) = (format!("{target}/{lun}"), Rest::of(&form));
     let change = change(&web, &key, rest)?;
     match confirm::change(&web, &visitor.actor, &form, change).await {
-        Tried::Done(_) => Ok(notice::done(
+        Tried::Done => Ok(notice::done(
             match rest {
                 Rest::DeleteData => "The LUN is deleted, and its data with it.",
                 Rest::ForgetDisk => {

@@ -101,11 +101,11 @@ pub(super) async fn delete(
     let with_data = form.has("data", "delete");
     let change = deletion(&web, &id, with_data)?;
     match confirm::change(&web, &visitor.actor, &form, change).await {
-        Tried::Done(_) if with_data => Ok(notice::done(
+        Tried::Done if with_data => Ok(notice::done(
             "The store is deleted, and its data with it.",
             "/stores",
         )),
-        Tried::Done(_) => Ok(notice::done(
+        Tried::Done => Ok(notice::done(
             "The store is out of the configuration. Its data are where they were.",
             "/stores",
         )),

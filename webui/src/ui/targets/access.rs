@@ -51,7 +51,7 @@ pub(super) async fn remove(
     let back = format!("{}#access", target_href(&name));
     let change = Change::of(vec![Edit::Delete(Kind::Access, id.clone())]);
     match confirm::change(&web, &visitor.actor, &form, change).await {
-        Tried::Done(_) => Ok(notice::done("The rule is removed.", &back)),
+        Tried::Done => Ok(notice::done("The rule is removed.", &back)),
         Tried::Refused(error) => Err(error.into()),
         Tried::InUse(uses) => Ok(Confirm {
             frame: visitor.frame(Section::Targets, "Remove this rule?"),

@@ -114,7 +114,7 @@ pub(super) async fn save(
         ..Change::of(vec![Edit::Put(target.into())])
     };
     match confirm::change(&web, &visitor.actor, &form, change).await {
-        Tried::Done(_) => Ok(notice::done("Saved.", &target_href(&name))),
+        Tried::Done => Ok(notice::done("Saved.", &target_href(&name))),
         Tried::InUse(uses) => Ok(Confirm {
             frame: visitor.frame(Section::Targets, "Save this change?"),
             effects: vec![format!("The target {name} is changed as the form says.")],
@@ -172,7 +172,7 @@ pub(super) async fn delete(
 ) -> Result<Response, Refusal> {
     let change = Change::of(deletion(&web, Kind::Target, &name));
     match confirm::change(&web, &visitor.actor, &form, change).await {
-        Tried::Done(_) => Ok(notice::done(
+        Tried::Done => Ok(notice::done(
             &format!("Target {name} is deleted. Its disks and their data are kept."),
             "/targets",
         )),
@@ -199,8 +199,8 @@ async fn switch(
     let change = Change::of(vec![Edit::Put(target.into())]);
     let href = target_href(name);
     match confirm::change(web, &visitor.actor, form, change).await {
-        Tried::Done(_) if on => Ok(notice::done("The target is switched on.", &href)),
-        Tried::Done(_) => Ok(notice::done(
+        Tried::Done if on => Ok(notice::done("The target is switched on.", &href)),
+        Tried::Done => Ok(notice::done(
             "The target is switched off. It keeps everything.",
             &href,
         )),
