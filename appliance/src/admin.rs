@@ -75,7 +75,8 @@ impl Admin {
         let gate = Gate::new(Arc::clone(control));
         let given = self.set_up_token.is_some();
         let token = gate.needs_set_up().then(|| gate.open_set_up(self.set_up_token));
-        let router = router(Web::new(Arc::clone(&gate), env!("CARGO_PKG_VERSION"), cores));
+        let web = Web::new(Arc::clone(&gate), env!("CARGO_PKG_VERSION"), cores);
+        let router = router(web.clone());
         let socket = open_socket(control.directory());
         let on_socket = async {
             match socket {
@@ -107,7 +108,9 @@ impl Admin {
                     let refused = |error: webui::TlsError| {
                         StartError::option("--admin", address.to_string(), error.to_string())
                     };
-                    Some(config.map_err(refused)?)
+                    let (config, certificate) = config.map_err(refused)?;
+                    web.tell_certificate(certificate);
+                    Some(config)
                 }
             };
             let scheme = if tls.is_some() { "https" } else { "http" };

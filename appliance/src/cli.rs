@@ -40,6 +40,13 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: client::Common,
     },
+    /// Long work: list, wait, cancel.
+    Job {
+        #[command(subcommand)]
+        command: client::JobCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
     /// What is logged: show it, or change it until the program ends.
     LogFilter {
         /// error, warn, info, debug, trace, or a filter such as info,target_core=debug
@@ -51,6 +58,13 @@ pub(crate) enum Command {
     Lun {
         #[command(subcommand)]
         command: client::LunCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// What initiators reserved: list, show, clear.
+    Reservation {
+        #[command(subcommand)]
+        command: client::ReservationCommand,
         #[command(flatten)]
         common: client::Common,
     },

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use iscsi_proto::pdu::LoginStatus;
-use iscsi_proto::{IscsiName, Tsih};
+use iscsi_proto::{IscsiName, Tpgt, Tsih};
 use tokio::sync::{broadcast, mpsc, watch};
 
 use super::observed::Watchers;
@@ -41,6 +41,8 @@ pub struct SessionView {
     pub initiator: InitiatorPort,
     /// Target name; `None` for discovery.
     pub target: Option<IscsiName>,
+    /// The portal group it came in by; `None` for discovery.
+    pub portal_group: Option<Tpgt>,
     /// CHAP name proved, if any.
     pub authenticated_as: Option<String>,
     /// Connections it has now.
@@ -361,17 +363,24 @@ impl Membership {
             .expect("a membership is in the registry")
             .link
             .local;
-        let nexus = admission.target.as_ref().map(|target| {
-            let target_port = TargetPort {
-                name: target.name.clone(),
-                tpgt: directory.portal_group(target, local),
-            };
-            let nexus = NexusId {
-                initiator: admission.initiator.clone(),
-                target: target_port,
-            };
-            (Arc::new(nexus), Arc::clone(target))
-        });
+        let nexus = match &admission.target {
+            None => None,
+            Some(target) => {
+                let target_port = TargetPort {
+                    name: target.name.clone(),
+                    tpgt: directory.portal_group(target, local).ok_or_else(|| Refusal {
+                        status: LoginStatus::NotFound,
+                        reason: format!("{} left the portal {local} during the login", target.name),
+                        fix: "use an address that discovery shows for this target".into(),
+                    })?,
+                };
+                let nexus = NexusId {
+                    initiator: admission.initiator.clone(),
+                    target: target_port,
+                };
+                Some((Arc::new(nexus), Arc::clone(target)))
+            }
+        };
         if let Some((nexus, _)) = &nexus {
             registry.end_older(nexus, &self.node.watchers);
         }
@@ -568,6 +577,7 @@ impl Session {
             tsih: self.tsih,
             initiator: self.initiator.clone(),
             target: self.target().cloned(),
+            portal_group: self.nexus.as_ref().map(|(nexus, _)| nexus.target.tpgt),
             authenticated_as: self.authenticated_as.clone(),
             connections,
             peer: self.link.peer,

@@ -225,6 +225,7 @@ fn admit(
         .answered
         .check(device.access_state(nexus.target.tpgt))?;
     unit.erasure().check(spec.needs.erasure)?;
+    unit.self_tests().check(spec.operation)?;
     check_usage(spec, cdb, unit.is_protected())?;
     let range = match spec.needs.range {
         Some(field) => Some(check_range((field.extract)(cdb, unit.blocks()), unit)?),

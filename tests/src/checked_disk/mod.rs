@@ -239,6 +239,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_list_that_the_cdb_does_not_speak_of_is_none() {
+        let mut disk = ready().await;
+        disk.run(&write_10(3, 1), 0, vec![7; 512]).await;
+        let mut copy = [0; 16];
+        copy[0] = 0x83;
+        disk.run(&copy, 0, vec![1; 64]).await;
+        copy[1] = 0x11;
+        disk.run(&copy, 0, vec![1; 64]).await;
+    }
+
+    #[tokio::test]
+    async fn formatting_leaves_the_pattern_that_was_sent() {
+        let mut disk = ready().await;
+        let mut format = [0; 16];
+        (format[0], format[1]) = (0x04, 0x10);
+        disk.run(&format, 0, vec![0, 0x88, 0, 0, 0, 1, 0, 2, 7, 8]).await;
+        assert_eq!(disk.model.bytes()[510..514], [7, 8, 7, 8]);
+        disk.run(&format, 0, vec![0, 0x88, 0, 0, 0, 0, 0, 0]).await;
+        assert_eq!(disk.model.bytes()[510..514], [0; 4]);
+    }
+
+    #[tokio::test]
     #[should_panic(expected = "what was read")]
     async fn a_wrong_answer_is_noticed() {
         let mut disk = ready().await;

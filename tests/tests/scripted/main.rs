@@ -3,6 +3,7 @@
 
 mod block_commands;
 mod copy;
+mod data_cores;
 mod digests;
 mod discovery;
 mod esxi_shaped;
