@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use backstores::BufPool;
-use iser_transport::verbs::{ConnectRequest, Depths, Devices, Library, Listener, Unavailable};
-use iser_transport::{CmHeader, IserMover, IserSetup, Region, transport_keys};
+use iser_transport::verbs::{ConnectRequest, Depths, Devices, Library, Listener};
+use iser_transport::{CmHeader, IserMover, IserSetup, Region, Unavailable, transport_keys};
 use management::live::{ISER, IserPortalStatus, IserStatus};
 use target_core::iscsi::{CloseReason, LinkInfo, Node};
 use target_core::serve::serve;
@@ -112,18 +112,31 @@ impl IserPortals {
 
     fn shared(&self) -> Result<&Arc<Shared>, Unavailable> {
         let library = Library::load()?;
+        if let Some(shared) = self.shared.get() {
+            return Ok(shared);
+        }
+        let shared = self.share(library)?;
         Ok(self.shared.get_or_init(|| {
-            let pools = self.cores.pools();
-            let messages: Vec<_> = pools
-                .iter()
-                .map(|pool| BufPool::new(pool.stats().capacity / MESSAGES_OF_POOL))
-                .collect();
-            let regions = pools.iter().chain(&messages).map(Region::of).collect();
-            Arc::new(Shared {
-                devices: Devices::new(library, regions),
-                messages,
-            })
+            let devices = Arc::clone(&shared.devices);
+            self.runtime.spawn(async move {
+                let Err(error) = devices.watch().await;
+                warn!("removals of RDMA devices are not noticed any more: {error}");
+            });
+            shared
         }))
+    }
+
+    /// The devices there may be, and the memory for messages, of each core.
+    fn share(&self, library: &'static Library) -> Result<Arc<Shared>, Unavailable> {
+        let pools = self.cores.pools();
+        let messages: Vec<_> = pools
+            .iter()
+            .map(|pool| BufPool::new(pool.stats().capacity / MESSAGES_OF_POOL))
+            .collect();
+        let regions = pools.iter().chain(&messages).map(Region::of).collect();
+        let devices =
+            Devices::new(library, regions).map_err(|error| Unavailable::System(error.to_string()))?;
+        Ok(Arc::new(Shared { devices, messages }))
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Option<String>>> {

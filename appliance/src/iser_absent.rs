@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use iser_transport::Unavailable;
 use management::live::{IserPortalStatus, IserStatus};
 use target_core::iscsi::Node;
 use tokio::runtime::Handle;
@@ -34,7 +35,10 @@ impl IserPortals {
     /// Says why nothing is served, and leaves TCP alone.
     pub(crate) fn listen(self: &Arc<Self>, portal: SocketAddr) -> AbortHandle {
         if self.change(|wanted| wanted.insert(portal)) {
-            warn!("iSER is unavailable, TCP is not affected: {NOT_BUILT_IN}");
+            warn!(
+                "iSER is unavailable, TCP is not affected: {}",
+                Unavailable::NotBuiltIn
+            );
         }
         let wanted = Wanted(Arc::clone(self), portal);
         let waiting = self.runtime.spawn(async move {
@@ -50,11 +54,11 @@ impl IserPortals {
         let portals = portals.map(|address| IserPortalStatus {
             address: address.to_string(),
             listening: false,
-            problem: Some(NOT_BUILT_IN.to_owned()),
+            problem: Some(Unavailable::NotBuiltIn.to_string()),
         });
         IserStatus {
             available: false,
-            problem: Some(NOT_BUILT_IN.to_owned()),
+            problem: Some(Unavailable::NotBuiltIn.to_string()),
             portals: portals.collect(),
         }
     }
@@ -72,5 +76,3 @@ impl Drop for Wanted {
         self.0.change(|wanted| wanted.remove(&self.1));
     }
 }
-
-const NOT_BUILT_IN: &str = "it is not built in; use a release, or build with `--features iser`";

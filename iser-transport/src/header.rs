@@ -1,4 +1,4 @@
-//! The iSER header (RFC 7145 §9.2 to §9.4): 28 bytes in front of every message. Pure.
+//! The iSER header (RFC 7145): 28 bytes in front of every message. Pure.
 
 use crate::fabric::Remote;
 
@@ -21,7 +21,7 @@ pub enum IserHeader {
     HelloReply(HelloReply),
 }
 
-/// The iSER Hello message (§9.3).
+/// The iSER Hello message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
     /// Highest version of the sender.
@@ -32,7 +32,7 @@ pub struct Hello {
     pub inbound_reads: u16,
 }
 
-/// The iSER HelloReply message (§9.4).
+/// The iSER HelloReply message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HelloReply {
     /// No version suits both.
@@ -51,7 +51,7 @@ pub enum StrangeHeader {
     /// The message ends within the header.
     #[error("a message of {0} bytes has no room for an iSER header")]
     Short(usize),
-    /// A message type that §9.2 does not know.
+    /// A message type that RFC 7145 does not know.
     #[error("iSER header with unknown type {0:#x}")]
     Type(u8),
 }

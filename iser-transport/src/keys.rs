@@ -1,4 +1,4 @@
-//! The keys of RFC 7145 §6, as data for the login, and what came of them.
+//! The keys of RFC 7145, as data for the login, and what came of them.
 
 use target_core::iscsi::{SegmentLengths, SessionParams, TransportKeys};
 
@@ -24,7 +24,7 @@ pub fn transport_keys() -> TransportKeys {
             send: INITIATOR_RECV,
             default: 8192,
         }),
-        // §6.1: RDMA has checks of its own.
+        // Digests are for connections without checks of their own, which RDMA has.
         reliable: true,
     }
 }
@@ -54,7 +54,7 @@ impl Agreed {
     }
 }
 
-/// Messages for which no command window answers (§8.1): NOP-Out, immediate commands, task management.
+/// Messages for which no command window answers: NOP-Out, immediate commands, task management.
 pub(crate) const UNEXPECTED_MAX: usize = 32;
 /// Longest data segment we send, bytes. Text and sense data are shorter.
 const SEND_LEN: usize = 8192;

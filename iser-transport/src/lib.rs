@@ -14,6 +14,7 @@ mod mover;
 mod send_queue;
 pub mod sim;
 mod tasks;
+mod unavailable;
 #[cfg(feature = "verbs")]
 #[allow(unsafe_code, reason = "the way to C")]
 pub mod verbs;
@@ -24,3 +25,4 @@ pub use header::{HEADER_LEN, Hello, HelloReply, IserHeader, StrangeHeader};
 pub use initiator::{Initiator, Message, Opened};
 pub use keys::{RECEIVE_LEN, transport_keys};
 pub use mover::{IserMover, IserSetup, NoMessageMemory};
+pub use unavailable::Unavailable;

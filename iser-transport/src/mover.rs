@@ -1,8 +1,8 @@
 //! [`IserMover`]: messages, RDMA and receive credits between a queue pair and `target-core`.
 //!
-//! Data-In are written into the initiator's memory, the response follows as a message (§7.3.4, §7.3.5); Data-Out are
-//! read from it, by a chunk at a time (§7.3.6). So no Data-In PDU and no R2T ever exists here, and the numbers that count
-//! them stay zero. Data that come with a command are copied once, out of the receive they came in.
+//! Data-In are written into the initiator's memory, the response follows as a message; Data-Out are read from it, by a
+//! chunk at a time. So no Data-In PDU and no R2T ever exists here, and the numbers that count them stay zero. Data that
+//! come with a command are copied once, out of the receive they came in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -165,7 +165,7 @@ impl<Q: QueuePair> IserMover<Q> {
         }
     }
 
-    /// §5.2.3: versions and the number of reads at once.
+    /// Versions and the number of reads at once.
     fn answer_hello(&mut self, hello: Hello) -> Result<(), TransportClosed> {
         self.hello = HelloStage::None;
         let rejected = hello.min_version > VERSION;
@@ -295,7 +295,7 @@ impl<Q: QueuePair> IserMover<Q> {
         self.push(&Response::ScsiResponse(response), data, invalidate);
     }
 
-    /// Commands and what comes beside them, and the data that may come unasked (§8.1).
+    /// Commands and what comes beside them, and the data that may come unasked.
     fn receives_for(&self, params: &SessionParams) -> usize {
         let commands = self.window + IMMEDIATE_MAX + UNEXPECTED_MAX;
         let unsolicited = if params.initial_r2t {
@@ -334,7 +334,7 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
             self.hello = HelloStage::Due;
         }
         // Linux and what descends from it never speak of the key, and name the place behind the unasked data; they are
-        // known by the private data of their connection request. For all others the default of §6.9 holds.
+        // known by the private data of their connection request. For all others the default of RFC 7145 holds.
         let solicited_only = agreed.solicited_only;
         let linux = self.peer.is_some_and(|peer| peer.no_zero_based_addresses);
         self.tasks.set_rules(Rules {
@@ -474,7 +474,7 @@ fn length(len: u32) -> usize {
 /// A message and its headers fill a block of the pool.
 const MESSAGE_MAX: usize = 16 * 1024;
 const _: () = assert!(HEADER_LEN + BHS_LEN + 512 + RECEIVE_LEN <= MESSAGE_MAX);
-/// During login requests and responses alternate (§5.1); a second is for a peer that breaks off and begins anew.
+/// During login requests and responses alternate; a second is for a peer that breaks off and begins anew.
 const LOGIN_RECEIVES: usize = 2;
 /// Commands for immediate delivery that the core takes beside the window.
 const IMMEDIATE_MAX: usize = 16;

@@ -25,7 +25,7 @@ pub(crate) struct Tasks {
 pub(crate) struct Rules {
     /// FirstBurstLength, bytes.
     pub(crate) first_burst_len: usize,
-    /// The place of Data-Out begins with the first byte that is not sent unasked (§6.9).
+    /// The place of Data-Out begins with the first byte that is not sent unasked (TaggedBufferForSolicitedDataOnly).
     pub(crate) solicited_only: bool,
 }
 
@@ -130,7 +130,7 @@ impl Tasks {
         self.advance(itt);
     }
 
-    /// A Data-Out came. On iSER only what nobody asked for travels so (§7.3.3).
+    /// A Data-Out came. On iSER only what nobody asked for travels so.
     pub(crate) fn data_out(&mut self, bhs: &[u8; BHS_LEN], pdu: &DataOut, data: &[u8]) {
         let itt = pdu.itt;
         let Some(task) = self.tasks.get_mut(&itt.0) else {

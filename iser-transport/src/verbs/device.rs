@@ -1,6 +1,7 @@
 //! Devices, and the memory they may touch: a few large regions that are registered once, when a device is first used.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
@@ -12,12 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_sys::{
     ibv_access_flags, ibv_context, ibv_device_attr, ibv_device_cap_flags, ibv_mr, ibv_pd, ibv_transport_type,
+    rdma_cm_event_type,
 };
 use tracing::{info, warn};
 
-use super::cm::{Channel, CmId};
-use super::ffi::{Library, Unavailable, check_code};
+use super::cm::{CmId, EventChannel};
+use super::ffi::{Library, check_code};
 use crate::fabric::Region;
+use crate::unavailable::Unavailable;
 
 /// The devices in use, and what each has to register.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub struct Devices {
     regions: Vec<Region>,
     /// By the address of the context.
     open: Mutex<HashMap<usize, Arc<Device>>>,
+    /// Of the anchors of all devices.
+    channel: Arc<EventChannel>,
 }
 
 /// A device with a protection domain and registered memory. Lives as long as somebody uses it.
@@ -40,9 +45,10 @@ pub struct Device {
     /// It is gone from the system.
     removed: AtomicBool,
     /// An identifier of its own: the connection manager may close the context of a removed device when it has no identifier
-    /// on it, and we have things in that context. Dropped behind those, before its channel.
-    _anchor: CmId,
-    _channel: Channel,
+    /// on it, and we have things in that context. It also hears of the removal, though nobody be connected. Dropped behind
+    /// those things, before its channel.
+    anchor: CmId,
+    _channel: Arc<EventChannel>,
     /// Kept mapped as long as it is registered.
     _regions: Vec<Region>,
 }
@@ -73,14 +79,34 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Devices {
-    /// No device yet. Every one is going to register `regions`.
-    #[must_use]
-    pub fn new(library: &'static Library, regions: Vec<Region>) -> Arc<Self> {
-        Arc::new(Self {
+    /// No device yet. Every one is going to register `regions`. To be called in the runtime that is going to
+    /// [watch](Self::watch).
+    pub fn new(library: &'static Library, regions: Vec<Region>) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
             library,
             regions,
             open: Mutex::default(),
-        })
+            channel: Arc::new(EventChannel::new(library)?),
+        }))
+    }
+
+    /// Lets go of devices that are removed while nobody is connected through them: their removal waits for that. Returns
+    /// only when the connection manager fails.
+    pub async fn watch(&self) -> io::Result<Infallible> {
+        loop {
+            let event = std::future::poll_fn(|cx| self.channel.poll_event(cx)).await?;
+            if event.kind != rdma_cm_event_type::RDMA_CM_EVENT_DEVICE_REMOVAL {
+                continue;
+            }
+            let open = self.lock();
+            let removed = open.values().find(|device| device.anchor.raw() == event.id);
+            let context = removed.map(|device| (device.name(), device.context));
+            drop(open);
+            if let Some((device, context)) = context {
+                info!(device, "RDMA device removed");
+                self.forget(context);
+            }
+        }
     }
 
     /// Why this host cannot serve, if that is known before an address is bound.
@@ -112,7 +138,7 @@ impl Devices {
         if let Some(device) = open.get(&context.addr()) {
             return Ok(Arc::clone(device));
         }
-        let device = Arc::new(Device::open(self.library, context, address, &self.regions)?);
+        let device = Arc::new(Device::open(self, context, address)?);
         open.insert(context.addr(), Arc::clone(&device));
         Ok(device)
     }
@@ -131,14 +157,13 @@ impl Devices {
 }
 
 impl Device {
-    fn open(
-        library: &'static Library,
-        context: *mut ibv_context,
-        address: SocketAddr,
-        regions: &[Region],
-    ) -> io::Result<Self> {
-        let channel = Channel::new(library)?;
-        let anchor = CmId::bound(library, &channel, SocketAddr::new(address.ip(), 0))?;
+    fn open(devices: &Devices, context: *mut ibv_context, address: SocketAddr) -> io::Result<Self> {
+        let (library, regions) = (devices.library, &devices.regions);
+        let anchor = CmId::bound(
+            library,
+            devices.channel.channel(),
+            SocketAddr::new(address.ip(), 0),
+        )?;
         // SAFETY: zeroes are a valid value of this plain structure.
         let mut attributes: ibv_device_attr = unsafe { std::mem::zeroed() };
         // SAFETY: the context is the connection manager's, which does not close it while an identifier uses it.
@@ -165,9 +190,9 @@ impl Device {
             limits: limits(&attributes),
             access: i32::try_from(access).expect("low bits"),
             removed: AtomicBool::new(false),
-            _anchor: anchor,
-            _channel: channel,
-            _regions: regions.to_vec(),
+            anchor,
+            _channel: Arc::clone(&devices.channel),
+            _regions: regions.clone(),
         };
         for region in regions {
             let range = region.range();

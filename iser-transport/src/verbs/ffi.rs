@@ -12,29 +12,7 @@ use rdma_sys::{
     rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 
-/// Why RDMA cannot be used on this host, and what would change that.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Unavailable {
-    /// A library is not there, or is none.
-    #[error("{0}; install rdma-core (Debian: libibverbs1 librdmacm1 ibverbs-providers)")]
-    NoLibrary(String),
-    /// No RDMA device, or no kernel support.
-    #[error(
-        "this host has no RDMA device: load its driver, or make one (`rdma link add rxe0 type rxe netdev eth0`)"
-    )]
-    NoDevice,
-    /// Less memory may be locked than the buffers need.
-    #[error(
-        "{needed} bytes of memory must be locked and {allowed} may be: raise RLIMIT_MEMLOCK (`ulimit -l`, \
-         LimitMEMLOCK=infinity in a systemd unit), grant CAP_IPC_LOCK, or make the buffer pool smaller"
-    )]
-    MemoryLimit {
-        /// Bytes of all regions.
-        needed: u64,
-        /// The limit.
-        allowed: u64,
-    },
-}
+use crate::unavailable::Unavailable;
 
 macro_rules! library {
     ($($(#[$doc:meta])* $from:ident $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {

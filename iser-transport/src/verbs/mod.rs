@@ -14,6 +14,6 @@ mod qp;
 
 pub use cm::ConnectRequest;
 pub use device::{Device, Devices};
-pub use ffi::{Library, Unavailable};
+pub use ffi::Library;
 pub use listener::{ListenError, Listener, ListenerLost};
 pub use qp::{Depths, VerbsQueuePair};

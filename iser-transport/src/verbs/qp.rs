@@ -22,8 +22,11 @@ use crate::fabric::{Capabilities, Completion, LinkEvent, LinkLost, QueuePair, Wo
 /// One end of a connection. Its memory is the device's until the queue pair is destroyed, which dropping does first.
 #[derive(Debug)]
 pub struct VerbsQueuePair {
-    /// What the device may still touch; read after the queue pair is destroyed, by dropping it.
-    sends: HashMap<u64, Posted>,
+    /// Work that is going to be handed to the device with one call.
+    outbox: Vec<Outgoing>,
+    /// What the device may still touch, in the order in which it was posted; read after the queue pair is destroyed, by
+    /// dropping it.
+    sends: VecDeque<Sent>,
     receives: HashMap<u64, Posted>,
     next_receive: u64,
     batch: Batch,
@@ -47,12 +50,33 @@ pub struct Depths {
     pub receive: usize,
 }
 
+/// A work request that was not handed over yet. Its pointers are set when it is.
+struct Outgoing {
+    request: ibv_send_wr,
+    place: ibv_sge,
+}
+
+/// Work that was handed over.
+#[derive(Debug)]
+struct Sent {
+    id: u64,
+    /// It has a completion of its own. All other work is over when something behind it is.
+    signalled: bool,
+    memory: Posted,
+}
+
 /// Memory that the device has.
 #[derive(Debug)]
 struct Posted {
     buf: IoBuf,
     /// Its own registration, if it lies outside the regions.
     own: Option<*mut ibv_mr>,
+}
+
+impl std::fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "work {}", self.request.wr_id)
+    }
 }
 
 // SAFETY: a queue pair of libibverbs may be used from any thread; this one is by one at a time.
@@ -86,7 +110,7 @@ impl ConnectRequest {
                 max_inline_data: 0,
             },
             qp_type: ibv_qp_type::IBV_QPT_RC,
-            sq_sig_all: 1,
+            sq_sig_all: 0,
         };
         // SAFETY: identifier, domain and completion queue belong to one context and are open.
         check(unsafe {
@@ -94,7 +118,8 @@ impl ConnectRequest {
         })?;
         let (id, devices, reads_max) = self.into_parts();
         Ok(VerbsQueuePair {
-            sends: HashMap::new(),
+            outbox: Vec::new(),
+            sends: VecDeque::new(),
             receives: HashMap::new(),
             next_receive: 0,
             batch: Batch::default(),
@@ -147,7 +172,7 @@ impl VerbsQueuePair {
         Ok((unsafe { (*mr).lkey }, Some(mr)))
     }
 
-    fn try_post(&mut self, id: WorkId, work: Work) -> Result<(), (IoBuf, io::Error)> {
+    fn enqueue(&mut self, id: WorkId, work: Work) -> Result<(), (IoBuf, io::Error)> {
         let (opcode, remote, invalidate, at) = match &work {
             Work::Send { invalidate: None, .. } => (ibv_wr_opcode::IBV_WR_SEND, None, 0, 0),
             Work::Send {
@@ -162,7 +187,9 @@ impl VerbsQueuePair {
             Ok(key) => key,
             Err(error) => return Err((buf, error)),
         };
-        let mut place = ibv_sge {
+        // Somebody waits for what is read; the end of anything else is not urgent.
+        let signalled = matches!(opcode, ibv_wr_opcode::IBV_WR_RDMA_READ);
+        let place = ibv_sge {
             addr: (buf.as_ptr().expose_provenance() + at) as u64,
             length: narrow(buf.len() - at),
             lkey,
@@ -170,26 +197,90 @@ impl VerbsQueuePair {
         // SAFETY: zeroes are a valid value of this plain structure.
         let mut request: ibv_send_wr = unsafe { std::mem::zeroed() };
         request.wr_id = id.0;
-        request.sg_list = &raw mut place;
         request.num_sge = 1;
         request.opcode = opcode;
-        request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
         request.imm_data_invalidated_rkey_union.invalidated_rkey = invalidate;
         if let Some(remote) = remote {
             request.wr.rdma.remote_addr = remote.at;
             request.wr.rdma.rkey = remote.stag;
         }
-        let mut refused = std::ptr::null_mut();
-        // SAFETY: the queue pair is open; the list is read before the call returns; the memory is kept in `sends` until
-        // its completion, or until the queue pair is destroyed.
-        let result = unsafe { ibv_post_send((*self.id.raw()).qp, &raw mut request, &raw mut refused) };
-        let posted = Posted { buf, own };
-        match check_code(result) {
-            Ok(()) => {
-                self.sends.insert(id.0, posted);
-                Ok(())
+        self.outbox.push(Outgoing { request, place });
+        self.sends.push_back(Sent {
+            id: id.0,
+            signalled,
+            memory: Posted { buf, own },
+        });
+        Ok(())
+    }
+
+    /// Hands the outbox over: one call, and one completion for all that nobody waits for.
+    fn flush(&mut self) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let Some(last) = self.sends.back_mut().filter(|_| !outbox.is_empty()) else {
+            return;
+        };
+        last.signalled = true;
+        let first_sent = self.sends.len() - outbox.len();
+        let mut next = std::ptr::null_mut();
+        for (outgoing, sent) in outbox.iter_mut().zip(self.sends.range(first_sent..)).rev() {
+            outgoing.request.sg_list = &raw mut outgoing.place;
+            outgoing.request.next = next;
+            if sent.signalled {
+                outgoing.request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
             }
-            Err(error) => Err((self.take_back(posted), error)),
+            next = &raw mut outgoing.request;
+        }
+        let mut refused = std::ptr::null_mut();
+        // SAFETY: the queue pair is open; the chain is read before the call returns; the memory is kept in `sends` until it
+        // is over, or until the queue pair is destroyed.
+        let result = unsafe { ibv_post_send((*self.id.raw()).qp, next, &raw mut refused) };
+        if let Err(error) = check_code(result) {
+            let refused = outbox
+                .iter()
+                .position(|outgoing| std::ptr::eq(&raw const outgoing.request, refused));
+            self.take_back_from(first_sent + refused.unwrap_or(0), &error);
+        }
+        outbox.clear();
+        self.outbox = outbox;
+    }
+
+    /// Work from this one on was refused.
+    fn take_back_from(&mut self, first: usize, error: &io::Error) {
+        for sent in self.sends.split_off(first) {
+            let done = Completion {
+                id: WorkId(sent.id),
+                buf: self.take_back(sent.memory),
+                result: Err(error.to_string()),
+            };
+            self.events.push_back(LinkEvent::Done(done));
+        }
+    }
+
+    /// The device is done with a work request, and with all before it that have no completion of their own.
+    fn sent(&mut self, id: u64, result: &Result<(), String>) {
+        if !self.sends.iter().any(|sent| sent.id == id) {
+            return;
+        }
+        let mut under_way = Vec::new();
+        while let Some(sent) = self.sends.pop_front() {
+            let this = sent.id == id;
+            if sent.signalled && !this {
+                under_way.push(sent);
+                continue;
+            }
+            let done = Completion {
+                id: WorkId(sent.id),
+                buf: self.take_back(sent.memory),
+                result: if this { result.clone() } else { Ok(()) },
+            };
+            self.events.push_back(LinkEvent::Done(done));
+            if this {
+                break;
+            }
+        }
+        // Reads, on devices whose sends overtake them.
+        while let Some(sent) = under_way.pop() {
+            self.sends.push_front(sent);
         }
     }
 
@@ -241,15 +332,7 @@ impl VerbsQueuePair {
             self.lose(LinkLost::Disconnected);
         }
         if completion.wr_id & RECEIVE == 0 {
-            let Some(posted) = self.sends.remove(&completion.wr_id) else {
-                return;
-            };
-            let done = Completion {
-                id: WorkId(completion.wr_id),
-                buf: self.take_back(posted),
-                result,
-            };
-            return self.events.push_back(LinkEvent::Done(done));
+            return self.sent(completion.wr_id, &result);
         }
         let Some(posted) = self.receives.remove(&completion.wr_id) else {
             return;
@@ -330,7 +413,7 @@ impl QueuePair for VerbsQueuePair {
     }
 
     fn post(&mut self, id: WorkId, work: Work) {
-        if let Err((buf, error)) = self.try_post(id, work) {
+        if let Err((buf, error)) = self.enqueue(id, work) {
             let result = Err(error.to_string());
             self.events
                 .push_back(LinkEvent::Done(Completion { id, buf, result }));
@@ -347,6 +430,11 @@ impl QueuePair for VerbsQueuePair {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Poll::Ready(event);
+            }
+            // All that came of the last batch of completions goes out together.
+            if !self.outbox.is_empty() {
+                self.flush();
+                continue;
             }
             let mut batch = std::mem::take(&mut self.batch);
             let polled = self.completions.poll(cx, &mut batch);
@@ -375,6 +463,7 @@ impl QueuePair for VerbsQueuePair {
     }
 
     fn disconnect(&mut self) {
+        self.flush();
         // SAFETY: the identifier is open. The error of one that is not connected says nothing new.
         unsafe { (self.device.library().rdma_disconnect)(self.id.raw()) };
     }
@@ -386,7 +475,8 @@ impl Drop for VerbsQueuePair {
         // SAFETY: the identifier has a queue pair. After this the device touches none of the memory in `sends` and
         // `receives`, which is dropped next.
         unsafe { (self.device.library().rdma_destroy_qp)(self.id.raw()) };
-        for (_, posted) in self.sends.drain().chain(self.receives.drain()) {
+        let sends = self.sends.drain(..).map(|sent| sent.memory);
+        for posted in sends.chain(self.receives.drain().map(|(_, posted)| posted)) {
             if let Some(mr) = posted.own {
                 self.device.deregister(mr);
             }

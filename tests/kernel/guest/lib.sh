@@ -108,20 +108,43 @@ end_target() {
 # said COUNT TEXT: the target has logged a line with this text at least so many times.
 said() { [ "$(grep -cF -- "$2" /run/target.log)" -ge "$1" ]; }
 
-# soft_roce: a veth pair with soft-RoCE on its first end; the guest talks to itself over it.
-soft_roce() {
-  modprobe -a rdma_rxe rdma_ucm ib_iser veth
+# soft_rdma KIND: a veth pair with soft-RoCE (rxe) or soft-iWARP (siw) on its first end; the guest talks to itself over it.
+soft_rdma() {
+  modprobe -a rdma_ucm veth
+  modprobe ib_iser max_sectors=4096
+  if [ "$1" = siw ]; then
+    modprobe -a libcrc32c crc32c_generic
+    insmod /test/siw.ko
+  else
+    modprobe rdma_rxe
+  fi
   ip link add veth0 type veth peer name veth1
   # 4096 bytes of payload in a packet.
   ip link set veth0 mtu 4200 up
   ip link set veth1 mtu 4200 up
   ip address add 10.88.0.1/24 dev veth0
-  rdma link add rxe0 type rxe netdev veth0
+  rdma link add "${1}0" type "$1" netdev veth0
 }
 # in_use: queue pairs, completion queues, domains and regions of processes (the kernel's own have no pid).
 in_use() {
   local kind
   for kind in qp cq pd mr; do echo "$kind $(rdma resource show $kind | grep -c ' pid ' || true)"; done | paste -sd ' '
+}
+
+# is_idle: exactly what was in use when `in_use >/run/idle` noted it.
+is_idle() { [ "$(in_use)" = "$(cat /run/idle)" ] || { in_use; false; }; }
+# footprint: descriptors of the target, and KiB that it has resident.
+footprint() {
+  local pid
+  pid=$(cat /run/target.pid)
+  echo "$(find /proc/$pid/fd -type l | wc -l) $(sed -n 's/^VmRSS: *\([0-9]*\) kB/\1/p' /proc/$pid/status)"
+}
+# footprint_as_at FILE KIB: as many descriptors as when the file was made from `footprint`, at most so much more memory.
+footprint_as_at() {
+  local now then
+  read -ra now <<<"$(footprint)"
+  read -ra then <"$1"
+  [ "${now[0]}" = "${then[0]}" ] && [ $((now[1] - then[1])) -le "$2" ] || { echo "${now[*]}, at first ${then[*]}"; false; }
 }
 
 # --- initiator
@@ -204,6 +227,37 @@ verify() {
   # Fields of the terse format: 5 error, 6 KiB read, 47 KiB written.
   result=$(awk -F';' '{ print $5, $6, $47 }' "/run/fio.${disk##*/}")
   expect "fio's error, KiB read and written (block size $size on $disk)" "0 $((mib * 1024)) $((mib * 1024))" "$result"
+}
+
+# verify_unaligned DISK BLOCK-SIZE COUNT SEED: as `verify`, at a distance from the start of the disk and with memory that
+# begin anywhere but on a page: with block sizes of an odd number of sectors each buffer begins elsewhere in its page.
+verify_unaligned() {
+  local disk=$1 size=$2 count=$3 seed=$4
+  fio --name=verify --filename="$disk" --rw=randwrite --bs="$size" --offset=512 --size=$((size * count)) --iodepth=16 \
+    --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --randseed="$seed" --output-format=terse \
+    --terse-version=3 >/run/fio.unaligned || fail "fio: status $? (block size $size, unaligned)"
+  expect "fio's error and KiB written (block size $size, unaligned)" "0 $((size * count / 1024))" \
+    "$(awk -F';' '{ print $5, $47 }' /run/fio.unaligned)"
+}
+
+# a_filesystem ext4|xfs TARGET PORTAL: made, filled with the files of make_files, and looked at after another login.
+a_filesystem() {
+  local kind=$1 disk
+  login "$2" "$3"
+  disk=$(disk "$2" 0)
+  if [ "$kind" = xfs ]; then mkfs.xfs -q -f "$disk"; else mkfs.ext4 -q -F "$disk"; fi
+  mount "$disk" /mnt
+  cp /run/files/* /mnt/
+  umount /mnt
+  logout "$2" "$3"
+
+  login "$2" "$3"
+  disk=$(disk "$2" 0)
+  mount "$disk" /mnt
+  (cd /mnt && sha256sum --quiet --check /run/files.sha256)
+  umount /mnt
+  if [ "$kind" = xfs ]; then xfs_repair -n "$disk"; else fsck.ext4 -fn "$disk"; fi
+  logout "$2" "$3"
 }
 
 # make_files DIRECTORY: files of many sizes and their SHA-256 beside them.

@@ -112,7 +112,7 @@ fn each_key_is_answered_by_its_rule() {
         ("TaskReporting", "FastAbort", Some("Reject")),
         ("OFMarkInt", "2048~65535", Some("Reject")),
         ("maxburstlength", "512", Some("NotUnderstood")),
-        ("RDMAExtensions", "Yes", Some("NotUnderstood")),
+        ("OwnExtensions", "Yes", Some("NotUnderstood")),
         ("SendTargets", "All", Some("Reject")),
         ("TargetAddress", "192.0.2.1", Some("Reject")),
         ("InitiatorAlias", "host", None),
@@ -153,7 +153,7 @@ fn transport_keys_are_negotiated_as_data() {
     let mut link = link();
     link.keys = TransportKeys {
         values: vec![
-            ("RDMAExtensions", "Yes".to_owned()),
+            ("OwnExtensions", "Yes".to_owned()),
             ("InitiatorRecvDataSegmentLength", "8192".to_owned()),
         ],
         declared: vec![("MaxOutstandingUnexpectedPDUs", "4".to_owned())],
@@ -162,7 +162,7 @@ fn transport_keys_are_negotiated_as_data() {
     let pairs = [
         NAMES,
         &[
-            ("RDMAExtensions", "Yes"),
+            ("OwnExtensions", "Yes"),
             ("InitiatorRecvDataSegmentLength", "65536"),
             ("MaxOutstandingUnexpectedPDUs", "6"),
         ],
@@ -177,14 +177,14 @@ fn transport_keys_are_negotiated_as_data() {
             "InitiatorRecvDataSegmentLength=8192",
             "MaxOutstandingUnexpectedPDUs=4",
             "MaxRecvDataSegmentLength=262144",
-            "RDMAExtensions=Yes",
+            "OwnExtensions=Yes",
             "TargetPortalGroupTag=1",
         ]
     );
     assert_eq!(
         admission.params.transport,
         [
-            ("RDMAExtensions", "Yes".to_owned()),
+            ("OwnExtensions", "Yes".to_owned()),
             ("InitiatorRecvDataSegmentLength", "8192".to_owned()),
             ("MaxOutstandingUnexpectedPDUs", "6".to_owned()),
         ]

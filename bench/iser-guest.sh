@@ -1,0 +1,52 @@
+# One target, measured from inside its guest; `iser-in-guest` puts the name of the target in.
+#
+# guest: target icount memory=2048
+. /test/lib.sh
+. /test/peers.sh
+
+peer=@PEER@
+target=iqn.2026-11.org.example:bench
+initiator=iqn.2026-11.org.example:guest
+portal=10.88.0.1:3260
+lun=0
+
+start() {
+  # Commands of its usual size: tgt takes no larger ones.
+  modprobe ib_iser
+  soft_rdma rxe
+  start_initiator $initiator
+  case $peer in
+    lunaport-*)
+      start_target --portal $portal --portal iser:$portal --target-name $target --cores 1 --buffers 64M --export memory:256M
+      wait_for 20 said 1 "iSER portal $portal is open"
+      ;;
+    lio-iser) lio $portal $target 256 ;;
+    tgt-iser)
+      lun=1
+      tgt 10.88.0.1 $target 256 $initiator
+      ;;
+  esac
+  if [ $peer = lunaport-tcp ]; then node $target $portal; else node $target $portal iface.transport_name=iser; fi
+  login $target $portal
+  disk $target $lun
+}
+
+# Each block is written once, so that no target reads what was never there.
+fill() { dd if=/dev/zero of="$(disk_to_measure)" bs=128k count=2048 oflag=direct status=none; }
+disk_to_measure() { disk $target "$([ $peer = tgt-iser ] && echo 1 || echo 0)"; }
+
+# measure PATTERN SIZE
+measure() {
+  local figures
+  figures=$(fio --name=bench --filename="$(disk_to_measure)" --rw="$1" --bs="$2" --iodepth=32 --ioengine=libaio --direct=1 \
+    --time_based --runtime=2 --ramp_time=0.5 --output-format=terse --terse-version=3 |
+    awk -F';' '{ printf "%d %.1f", $8 + $49, ($7 + $48) * 1024 / 1e6 }')
+  host print "figure $1/$2 $figures"
+}
+
+step "start of $peer" start
+step 'each block is written' fill
+step '4 KiB, random reads' measure randread 4k
+step '4 KiB, random writes' measure randwrite 4k
+step '128 KiB, reads' measure read 128k
+step '128 KiB, writes' measure write 128k

@@ -1,0 +1,110 @@
+# Two guests on a cable: the initiator's kernel here, the target there, on a bond of two interfaces with soft-RoCE on it.
+# The link goes down, the bond fails over, the device is taken away, each under I/O: sessions come back, data are right,
+# the portal is open again within five seconds, and TCP serves on while RDMA is away.
+#
+# guest: target peer
+. /test/lib.sh
+
+target=iqn.2026-11.org.example:kernel-test
+address=10.99.0.2
+portal=$address:3260
+open="iSER portal $portal is open"
+
+peer() { host peer "$*"; }
+
+start() {
+  peer 'modprobe -a rdma_rxe rdma_ucm; modprobe bonding max_bonds=0'
+  # With the hardware address of whichever interface is in use, a failover changes the bond's: that is what RDMA hears of.
+  peer 'ip link add bond0 type bond mode active-backup fail_over_mac active miimon 100'
+  peer 'for port in eth1 eth2; do ip link set $port mtu 4200; ip link set $port master bond0; done'
+  peer "ip link set bond0 mtu 4200 up; ip address add $address/24 dev bond0"
+  peer 'rdma link add rxe0 type rxe netdev bond0'
+  peer "start_target --portal $portal --portal iser:$portal --target-name $target --cores 1 --buffers 32M" \
+    "--export file:/run/disk.img,size=96M --log-level info,iser_transport=debug,lunaport=debug"
+  peer "wait_for 20 said 1 '$open'"
+
+  modprobe -a rdma_rxe ib_iser
+  ip link set eth1 mtu 4200 up
+  ip address add 10.99.0.1/24 dev eth1
+  rdma link add rxe0 type rxe netdev eth1
+  start_initiator iqn.2026-11.org.example:guest
+  make_files /run/files
+  node $target $portal iface.transport_name=iser
+}
+
+# What the target uses when nobody is there any more.
+steady() {
+  login $target $portal
+  verify "$(disk $target 0)" 64k 8 1
+  logout $target $portal
+  peer 'sleep 2; in_use >/run/idle; footprint >/run/footprint; cat /run/idle /run/footprint'
+}
+
+# under_io SEED ACTION…: an action while a paced job writes and verifies, which must end well.
+under_io() {
+  local seed=$1 disk job
+  shift
+  login $target $portal
+  disk=$(disk $target 0)
+  verify "$disk" 16k 8 "$seed" --rate_iops=50 &
+  job=$!
+  wait_for 60 eval "[ \$(awk '{ print \$5 }' /sys/block/${disk##*/}/stat) -gt 60 ]"
+  "$@"
+  wait $job
+  logout $target $portal
+}
+
+# The initiator's side of the cable is pulled out for longer than a packet is repeated quickly.
+cable_out() { host cable cable0 down; sleep 3; host cable cable0 up; }
+link_down() { peer 'ip link set bond0 down; sleep 3; ip link set bond0 up'; opened_again_or_never_closed; }
+opened_again_or_never_closed() {
+  peer "wait_for 5 eval '[ \$(grep -c \"$open\" /run/target.log) -gt \$(grep -c \"$portal is closed\" /run/target.log) ]'"
+}
+failover() {
+  local opened
+  opened=$(peer "grep -c '$open' /run/target.log")
+  peer 'ip link set "$(cat /sys/class/net/bond0/bonding/active_slave)" down'
+  peer "wait_for 5 said $((opened + 1)) '$open'"
+  peer 'ip link set eth1 up; ip link set eth2 up'
+}
+removal() {
+  local opened
+  opened=$(peer "grep -c '$open' /run/target.log")
+  peer 'timeout 20 rdma link delete rxe0'
+  iscsi-inq "iscsi://$portal/$target/0" | grep -q Lunaport || fail 'TCP does not serve while RDMA is away'
+  peer 'rdma link add rxe0 type rxe netdev bond0'
+  peer "wait_for 5 said $((opened + 1)) '$open'"
+  peer "said 1 'is closed: the RDMA device was removed'"
+}
+
+cycles() {
+  local cycle
+  for cycle in {1..10}; do
+    login $target $portal
+    dd if="$(disk $target 0)" of=/dev/null bs=4k count=1 iflag=direct status=none
+    logout $target $portal
+  done
+}
+
+# Descriptors and everything of RDMA are where they were, and so is memory, but for what an allocator keeps.
+nothing_is_left() {
+  peer 'wait_for 20 is_idle'
+  peer 'wait_for 20 footprint_as_at /run/footprint 4096'
+}
+
+finish() {
+  peer 'end_target TERM'
+  kernel_is_content
+  peer kernel_is_content
+}
+
+step 'start of the target in a second guest, with soft-RoCE on a bond' start
+step 'ext4 over RDMA from guest to guest' a_filesystem ext4 $target $portal
+step 'what a portal without sessions holds' steady
+step 'the cable is pulled out under I/O, and put back' under_io 2 cable_out
+step 'the link goes down under I/O, and up' under_io 3 link_down
+step 'the bond fails over under I/O' under_io 4 failover
+step 'the device is deleted and added under I/O' under_io 5 removal
+step '10 logins' cycles
+step 'queue pairs, regions, descriptors and memory are where they were' nothing_is_left
+step 'stop, and content kernels' finish
