@@ -129,7 +129,7 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         Source::Saved(opened, listeners) => {
             let control = opened.start(Arc::clone(&node), &common, Arc::clone(&acceptor), &iser)?;
             let apply = move |filter: &str| log.apply(filter);
-            control.log_filter().attach(args.log_level.clone(), apply);
+            control.log_filter().attach(args.log_level, apply);
             if saved == Saved::QuickStart {
                 runtime.block_on(quick_start::configure(&control))?;
             }

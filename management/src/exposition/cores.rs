@@ -21,6 +21,9 @@ pub struct CoreView {
     pub buffer_waits: u64,
 }
 
+/// A family of cores: its name, its kind, what it is, and its value.
+type OfCore = (&'static str, FamilyKind, &'static str, fn(&CoreView) -> u64);
+
 /// The data cores, by number.
 #[derive(Clone)]
 pub struct Cores(Arc<dyn Fn() -> Vec<CoreView> + Send + Sync>);
@@ -58,7 +61,7 @@ impl Exposition {
             let nanoseconds = u64::try_from(view.busy.as_nanos()).unwrap_or(u64::MAX);
             busy.seconds(&[("core", &core.to_string())], nanoseconds);
         }
-        let families: [(&str, FamilyKind, &str, fn(&CoreView) -> u64); 4] = [
+        let families: [OfCore; 4] = [
             (
                 "lunaport_core_connections",
                 FamilyKind::Gauge,

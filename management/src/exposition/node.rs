@@ -10,6 +10,13 @@ use super::{Detail, Exposition, FamilyKind};
 /// The counts of one place, with its labels.
 type Row<'a> = (Vec<(&'static str, String)>, &'a LunCounts);
 
+/// A counter of each kind of command: the end of its name, what it is, and its value.
+type OfKind = (&'static str, &'static str, fn(&KindCounts) -> u64);
+/// The same for a histogram.
+type TimesOfKind = (&'static str, &'static str, fn(&KindCounts) -> &HistogramCounts);
+/// The same for what kinds of commands have together.
+type OfLun = (&'static str, FamilyKind, &'static str, fn(&LunCounts) -> u64);
+
 impl Exposition {
     /// Everything that the data path counts.
     pub fn node(&mut self, node: &Node) {
@@ -97,7 +104,7 @@ impl Exposition {
     /// The families of one level; `what` is whose.
     fn level(&mut self, level: &str, what: &str, rows: &[Row<'_>], detail: Detail) {
         let name = |metric: &str| format!("lunaport_{level}_{metric}");
-        let by_kind: [(&str, &str, fn(&KindCounts) -> u64); 2] = [
+        let by_kind: [OfKind; 2] = [
             ("commands_total", "Commands answered at", |kind| {
                 kind.latency.count()
             }),
@@ -111,7 +118,7 @@ impl Exposition {
                 }
             }
         }
-        let histograms: [(&str, &str, fn(&KindCounts) -> &HistogramCounts); 3] = [
+        let histograms: [TimesOfKind; 3] = [
             (
                 "latency_seconds",
                 "From the hand-over of a command to its end, at",
@@ -149,7 +156,7 @@ impl Exposition {
                 family.histogram(&borrowed(labels), &counts.r2t_wait, detail);
             }
         }
-        let plain: [(&str, FamilyKind, &str, fn(&LunCounts) -> u64); 7] = [
+        let plain: [OfLun; 7] = [
             ("in_flight", FamilyKind::Gauge, "Commands under way at", |it| {
                 it.in_flight
             }),

@@ -157,5 +157,5 @@ const fn default_seconds() -> u64 {
 
 const SECONDS_MAX: u64 = 300;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// After so long whoever follows has to ask again.
-const LIFE: Duration = Duration::from_secs(3600);
+/// How long a stream lasts.
+const LIFE: Duration = Duration::from_secs(600);
