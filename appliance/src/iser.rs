@@ -18,6 +18,7 @@ use target_core::serve::serve;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tracing::field::Empty;
 use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::cores::{Arrival, Cores};
@@ -204,7 +205,14 @@ pub(crate) async fn connection(
 ) -> io::Result<CloseReason> {
     let IserArrival { request, messages } = arrival;
     let (local, peer) = (request.local(), request.peer());
-    let span = info_span!("connection", %peer, transport = ISER);
+    let span = info_span!(
+        "connection",
+        %peer,
+        transport = ISER,
+        initiator = Empty,
+        target = Empty,
+        tsih = Empty
+    );
     async {
         let private_data = CmHeader::decode(request.private_data());
         let queue_pair = request.queue_pair(DEPTHS)?;

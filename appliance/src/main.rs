@@ -59,11 +59,13 @@ fn run(cli: Cli) -> Result<ExitCode, StartError> {
         Some(Command::Config { command, common }) => client::run(&common, Asked::Config(command)),
         Some(Command::Initiator { command, common }) => client::run(&common, Asked::Initiator(command)),
         Some(Command::Job { command, common }) => client::run(&common, Asked::Job(command)),
+        Some(Command::LogFilter { filter, common }) => client::run(&common, Asked::LogFilter(filter)),
         Some(Command::Lun { command, common }) => client::run(&common, Asked::Lun(command)),
         Some(Command::Reservation { command, common }) => client::run(&common, Asked::Reservation(command)),
         Some(Command::Session { command, common }) => client::run(&common, Asked::Session(command)),
         Some(Command::Store { command, common }) => client::run(&common, Asked::Store(command)),
         Some(Command::Target { command, common }) => client::run(&common, Asked::Target(command)),
+        Some(Command::Top { args, common }) => client::run(&common, Asked::Top(args)),
         Some(Command::User { command, common }) => client::run(&common, Asked::User(command)),
         Some(Command::Status { common }) => client::run(&common, Asked::Status),
         Some(Command::Completions { shell }) => {

@@ -42,7 +42,7 @@ pub(crate) enum Saved {
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError> {
     let args = args.with_lists_from_environment()?;
-    logging::start(&args.log_level, args.log_format)?;
+    let log = logging::start(&args.log_level, args.log_format)?;
     let engine = backstores::probe(args.io_engine.into()).map_err(|source| StartError::System {
         what: "--io-engine uring: io_uring does not work here",
         source,
@@ -92,7 +92,6 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         };
         let plan = plan::from_exports(&args.target_name, &exports, installation, &common)?;
         ReservationStore::start(ReservationFiles::new(&directory))?.adopt_all(&plan.directory)?;
-        SanitizeStore::start(SanitizeMarks::new(&directory))?.adopt_all(&plan.directory)?;
         Source::Exports(plan, listeners, state)
     };
 
@@ -117,16 +116,20 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     // Before anybody is told that it runs: from then on a signal must mean a clean stop.
     let (signals, hangup) = (StopSignals::install()?, StopSignals::hangup()?);
     let acceptor = Acceptor::new(Arc::clone(&data), Arc::clone(&node), connections_max());
-    let iser = IserPortals::new(data, Arc::clone(&node), connections_max());
+    let iser = IserPortals::new(Arc::clone(&data), Arc::clone(&node), connections_max());
     // Held to the end: the state directory is ours alone.
     let mut _state = None;
     let (listeners, served) = match source {
         Source::Exports(plan, listeners, state) => {
             _state = state;
+            // What was interrupted goes on in this runtime.
+            SanitizeStore::start(SanitizeMarks::new(&directory))?.adopt_all(&plan.directory)?;
             (listeners, Served::Exports(plan.units))
         }
         Source::Saved(opened, listeners) => {
             let control = opened.start(Arc::clone(&node), &common, Arc::clone(&acceptor), &iser)?;
+            let apply = move |filter: &str| log.apply(filter);
+            control.log_filter().attach(args.log_level.clone(), apply);
             if saved == Saved::QuickStart {
                 runtime.block_on(quick_start::configure(&control))?;
             }
@@ -144,7 +147,7 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     runtime.block_on(serve(
         &served,
         (&acceptor, &iser),
-        admin,
+        (admin, data),
         &node,
         (signals, hangup),
     ))
@@ -200,10 +203,11 @@ impl Served {
         }
     }
 
-    async fn administer(&self, admin: Admin) -> Result<(), StartError> {
+    async fn administer(&self, admin: Admin, node: &Arc<Node>, data: Arc<Cores>) -> Result<(), StartError> {
+        let cores = management::exposition::Cores::new(move || data.view());
         match self {
-            Self::Exports(_) => admin.serve_health().await,
-            Self::Saved(control) => admin.serve(control).await,
+            Self::Exports(_) => admin.serve_health(Arc::clone(node), cores).await,
+            Self::Saved(control) => admin.serve(control, cores).await,
         }
     }
 
@@ -226,7 +230,7 @@ impl Served {
 async fn serve(
     served: &Served,
     (acceptor, iser): (&Acceptor, &IserPortals),
-    admin: Admin,
+    (admin, data): (Admin, Arc<Cores>),
     node: &Arc<Node>,
     (mut signals, hangup): (StopSignals, Signal),
 ) -> Result<ExitCode, StartError> {
@@ -234,7 +238,7 @@ async fn serve(
     tokio::select! {
         signal = signals.next() => info!("{signal}: stopping"),
         () = served.watch(hangup) => unreachable!("it watches until it is dropped"),
-        result = served.administer(admin) => result?,
+        result = served.administer(admin, node, data) => result?,
     }
     acceptor.stop();
     iser.stop();

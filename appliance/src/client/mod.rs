@@ -4,6 +4,7 @@
 mod http;
 mod job;
 mod table;
+mod top;
 mod trace;
 
 use std::fs;
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 use crate::error::StartError;
 use crate::size::parse_size;
 use http::Client;
+pub(crate) use top::TopArgs;
 use trace::TraceCommand;
 
 /// What every client command takes.
@@ -233,12 +235,14 @@ pub(crate) enum Asked {
     Config(ConfigCommand),
     Initiator(InitiatorCommand),
     Job(JobCommand),
+    LogFilter(Option<String>),
     Lun(LunCommand),
     Reservation(ReservationCommand),
     Session(SessionCommand),
     Status,
     Store(StoreCommand),
     Target(TargetCommand),
+    Top(TopArgs),
     User(UserCommand),
 }
 
@@ -252,12 +256,17 @@ pub(crate) fn run(common: &Common, asked: Asked) -> Result<ExitCode, StartError>
         Asked::Config(command) => config(&api, command),
         Asked::Initiator(command) => initiator(&api, command),
         Asked::Job(command) => job::run(&api, command),
+        Asked::LogFilter(None) => api.show(&api.get("/log-filter")?),
+        Asked::LogFilter(Some(filter)) => {
+            api.show(&api.send("PUT", "/log-filter", &json!({"filter": filter}))?)
+        }
         Asked::Lun(command) => lun(&api, command),
         Asked::Reservation(command) => reservation(&api, command),
         Asked::Session(command) => session(&api, command),
         Asked::Status => api.show(&api.get("/status")?),
         Asked::Store(command) => store(&api, command),
         Asked::Target(command) => target(&api, command),
+        Asked::Top(args) => top::top(&api, args),
         Asked::User(command) => user(&api, command),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! An initiator that logs in, and stays until it is dropped or sent away; or asks for the targets there are.
+//! An initiator that logs in, and stays until it is dropped or sent away.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

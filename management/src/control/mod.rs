@@ -8,6 +8,7 @@ mod change;
 mod config;
 mod duplicate;
 mod jobs;
+mod log_filter;
 mod reservations;
 mod sessions;
 mod tend;
@@ -22,6 +23,7 @@ use target_core::iscsi::Node;
 pub use change::{Change, ChangeError, Edit, Outcome, Precondition, Preview};
 pub use duplicate::CloneRequest;
 pub use jobs::{Job, JobKind, JobState};
+pub use log_filter::LogFilter;
 pub use reservations::{Port, Registrant, ReservationKind, ReservedLun, UnitReservations};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 pub use traces::{TraceError, TraceState, TraceStatus, TraceWish};
@@ -29,6 +31,7 @@ pub use traces::{TraceError, TraceState, TraceStatus, TraceWish};
 use crate::events::{Event, EventKind, EventLog};
 use crate::live::{Accept, Defaults, IserStatus, Live, PortStatus, StoreStatus, UnitKeeping};
 use crate::model::{Model, Problem};
+use crate::rates::RateLog;
 use crate::state::State;
 
 /// The administration of one node.
@@ -42,6 +45,8 @@ pub struct Control {
     /// Locked for as long as it takes to look, or to follow a change; never while something is saved.
     live: Mutex<Live>,
     events: Arc<EventLog>,
+    rates: RateLog,
+    log_filter: LogFilter,
     entropy: fn(&mut [u8]),
     directory: PathBuf,
     /// Long work of this run.
@@ -86,6 +91,8 @@ impl Control {
             }
         }
         Ok(Arc::new(Self {
+            rates: RateLog::new(Arc::clone(&node)),
+            log_filter: LogFilter::default(),
             node,
             model: RwLock::new(Arc::new(model)),
             writer: Arc::new(tokio::sync::Mutex::new(state)),
@@ -108,6 +115,12 @@ impl Control {
     #[must_use]
     pub const fn events(&self) -> &Arc<EventLog> {
         &self.events
+    }
+
+    /// How much is done, and how fast.
+    #[must_use]
+    pub const fn rates(&self) -> &RateLog {
+        &self.rates
     }
 
     /// The node that follows.

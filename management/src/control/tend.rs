@@ -14,13 +14,13 @@ use tracing::{info, warn};
 
 use super::{Control, SessionStatus};
 use crate::events::{Event, EventKind};
-use crate::live::open_one;
+use crate::live::open_known;
 use crate::model::{Model, Store, Unit};
 
 impl Control {
     /// Runs until it is dropped.
     pub async fn tend(self: Arc<Self>) {
-        tokio::join!(self.retry(), self.write_down());
+        tokio::join!(self.retry(), self.write_down(), self.rates.run());
     }
 
     async fn retry(&self) {
@@ -43,7 +43,7 @@ impl Control {
             let open = move || -> Vec<_> {
                 let tried = missing
                     .iter()
-                    .map(|store| (store.id.to_string(), open_one(store, &base)));
+                    .map(|store| (store.id.to_string(), open_known(store, &base)));
                 tried
                     .filter_map(|(id, opened)| Some((id, opened.ok()?)))
                     .collect()

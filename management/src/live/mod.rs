@@ -25,8 +25,8 @@ use tracing::warn;
 pub use ports::{Accept, IserPortalStatus, IserStatus, PortStatus};
 pub use reservations::ReservationStore;
 pub use sanitizing::SanitizeStore;
-pub(crate) use stores::open_one;
 pub use stores::{Condition, StoreStatus};
+pub(crate) use stores::{open_known, open_one};
 pub use targets::ISER;
 pub use usage::{InUse, UsingSession};
 

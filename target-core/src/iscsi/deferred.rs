@@ -1,6 +1,7 @@
-//! Task management requests that came before commands they concern: with several connections a command may be overtaken
-//! on another one. Such a request waits until all commands before it are here (RFC 7143 §4.2.3.3), and that for a second
-//! at most: a command that was lost on its way must not keep an abort from happening.
+//! Task management requests that came before commands they concern: a command may be overtaken on another connection, or
+//! have been refused because it arrived damaged. Such a request waits until all commands before it are here
+//! (RFC 7143 §4.2.3.3), and that for a second at most: a command that was lost on its way must not keep an abort from
+//! happening.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -47,11 +48,9 @@ impl DeferredTmfs {
 }
 
 impl FullFeature {
-    /// Whether commands that were sent before this number may still come: by another connection, or for the second time
-    /// where lost ones are sent again. One connection by itself keeps the order.
+    /// Whether commands that were sent before this number may still come.
     pub(super) fn misses_commands_before(&self, cmd_sn: Sn) -> bool {
-        let may_come = self.links.len() > 1 || self.params.error_recovery_level > 0;
-        may_come && self.window.exp_cmd_sn().precedes(cmd_sn)
+        self.window.exp_cmd_sn().precedes(cmd_sn)
     }
 
     /// Does what waited long enough.

@@ -270,6 +270,21 @@ impl FullFeature {
         }
     }
 
+    /// Refuses a request for immediate delivery, or one whose turn it is. §7.3: the CmdSN of what is rejected does not
+    /// count as received, whatever it asks for.
+    pub(super) fn refuse(
+        &mut self,
+        link: LinkId,
+        request: &Request,
+        reason: RejectReason,
+        actions: &mut VecDeque<Action>,
+    ) {
+        if request.cmd_sn().is_some() && !request.immediate() {
+            self.window.take_back();
+        }
+        self.reject(link, &request.encode(), reason, actions);
+    }
+
     /// §11.17: the refused header goes back as data.
     pub(super) fn reject(
         &mut self,

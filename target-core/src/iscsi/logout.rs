@@ -23,24 +23,31 @@ impl FullFeature {
                 self.answer_logout(link, pdu, LogoutResponseCode::Success, actions);
                 actions.push_back(Action::Close(CloseReason::LoggedOut));
             }
-            LogoutReason::CloseConnection => match self.links.by_cid(pdu.cid) {
-                None => self.answer_logout(link, pdu, LogoutResponseCode::CidNotFound, actions),
-                // A session ends with its last connection.
-                Some(_) if self.links.len() == 1 => {
-                    self.answer_logout(link, pdu, LogoutResponseCode::Success, actions);
-                    actions.push_back(Action::Close(CloseReason::LoggedOut));
-                }
-                Some(closed) if closed == link => {
-                    self.answer_logout(link, pdu, LogoutResponseCode::Success, actions);
-                    self.part(closed, Fate::End, CloseReason::LoggedOut, now, actions);
-                }
-                // Once it is answered, nothing more may come on the other connection.
-                Some(closed) => {
-                    self.part(closed, Fate::End, CloseReason::LoggedOut, now, actions);
-                    self.answer_logout(link, pdu, LogoutResponseCode::Success, actions);
-                }
-            },
+            LogoutReason::CloseConnection => self.close(link, pdu, now, actions),
             LogoutReason::RemoveConnectionForRecovery => self.remove(link, pdu, now, actions),
+        }
+    }
+
+    /// A connection is closed, and its tasks end: also those of one that is lost already, which may be taken up still.
+    fn close(&mut self, link: LinkId, pdu: &LogoutRequest, now: Instant, actions: &mut VecDeque<Action>) {
+        let was_lost = self.end_adrift_of(pdu.cid, actions);
+        match self.links.by_cid(pdu.cid) {
+            None if was_lost => self.answer_logout(link, pdu, LogoutResponseCode::Success, actions),
+            None => self.answer_logout(link, pdu, LogoutResponseCode::CidNotFound, actions),
+            // A session ends with its last connection.
+            Some(_) if self.links.len() == 1 => {
+                self.answer_logout(link, pdu, LogoutResponseCode::Success, actions);
+                actions.push_back(Action::Close(CloseReason::LoggedOut));
+            }
+            Some(closed) if closed == link => {
+                self.answer_logout(link, pdu, LogoutResponseCode::Success, actions);
+                self.part(closed, Fate::End, CloseReason::LoggedOut, now, actions);
+            }
+            // Once it is answered, nothing more may come on the other connection.
+            Some(closed) => {
+                self.part(closed, Fate::End, CloseReason::LoggedOut, now, actions);
+                self.answer_logout(link, pdu, LogoutResponseCode::Success, actions);
+            }
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Leftovers {
 /// A task whose connection is gone.
 #[derive(Debug)]
 pub(super) struct Adrift {
+    /// The connection that it had.
+    cid: Cid,
     pub(super) until: Instant,
     /// What it has said since. Bounded by what it may have in flight.
     said: Vec<TaskEvent>,
@@ -37,6 +39,7 @@ pub(super) struct Adrift {
 
 #[derive(Debug)]
 struct Ended {
+    cid: Cid,
     response: ScsiResponse,
     data: Bytes,
     until: Instant,
@@ -53,6 +56,19 @@ impl Leftovers {
         self.cids.remove(&cid.0);
     }
 
+    /// Everything that a connection left goes. Gives the tags of what had ended, and whether the connection was known.
+    fn forget_all_of(&mut self, cid: Cid) -> (Vec<Itt>, bool) {
+        let mut gone = Vec::new();
+        self.ended.retain(|itt, ended| {
+            let stays = ended.cid != cid;
+            if !stays {
+                gone.push(Itt(*itt));
+            }
+            stays
+        });
+        (gone, self.cids.remove(&cid.0).is_some())
+    }
+
     /// A new command has this tag, or an old one is aborted. Whether there was something under it.
     pub(super) fn forget_task(&mut self, itt: Itt) -> bool {
         self.ended.remove(&itt.0).is_some()
@@ -65,6 +81,11 @@ impl Leftovers {
 }
 
 impl Adrift {
+    pub(super) fn of(cid: Cid, until: Instant) -> Self {
+        let said = Vec::new();
+        Self { cid, until, said }
+    }
+
     /// Whether its end was heard.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.said.last(), Some(TaskEvent::Done { .. }))
@@ -80,12 +101,14 @@ impl FullFeature {
     /// A connection is gone, and its tasks may be taken up by another until then.
     pub(super) fn set_adrift(&mut self, link: LinkId, until: Instant, actions: &mut VecDeque<Action>) {
         let state = self.links.get_mut(link);
-        self.leftovers.cids.insert(state.cid.0, until);
+        let cid = state.cid;
+        self.leftovers.cids.insert(cid.0, until);
         let unacknowledged = state.retained.take().into_iter();
         let mut surrendered = Vec::new();
         for (response, data) in unacknowledged.flat_map(super::retained::Retained::into_commands) {
             surrendered.push(response.itt);
             let ended = Ended {
+                cid,
                 response,
                 data,
                 until,
@@ -94,8 +117,7 @@ impl FullFeature {
         }
         for itt in self.tasks.tags(|task| task.link == link && task.adrift.is_none()) {
             surrendered.push(itt);
-            let said = Vec::new();
-            self.tasks.set_adrift(itt, Adrift { until, said });
+            self.tasks.set_adrift(itt, Adrift::of(cid, until));
         }
         // A command that waits behind a hole has not begun: its number does not count as received, and it is sent again.
         for ordered in self.window.forget(|ordered| ordered.link == link) {
@@ -169,7 +191,7 @@ impl FullFeature {
             }
             return actions.push_back(Action::End(link, itt));
         }
-        let Some(adrift) = self.tasks.take_up(itt, link, now) else {
+        let Some(adrift) = self.tasks.take_up(itt, link, now, self.limits.data_out_timeout) else {
             return;
         };
         if result.is_err() {
@@ -194,8 +216,8 @@ impl FullFeature {
     /// A task without a connection is aborted, and its initiator is to hear of it by a status. What it had sent is kept as
     /// long as that status is. One that has ended already keeps its own.
     pub(super) fn abort_adrift(&mut self, itt: Itt) {
-        let until = match self.tasks.get(itt).and_then(|task| task.adrift.as_ref()) {
-            Some(adrift) if !adrift.has_ended() => adrift.until,
+        let (cid, until) = match self.tasks.get(itt).and_then(|task| task.adrift.as_ref()) {
+            Some(adrift) if !adrift.has_ended() => (adrift.cid, adrift.until),
             Some(_) | None => return,
         };
         let Some(task) = self.tasks.remove(itt) else {
@@ -206,11 +228,31 @@ impl FullFeature {
         self.task_ended(task.immediate);
         let (response, data) = aborted(itt, task.missing, Numbering::default());
         let ended = Ended {
+            cid,
             response,
             data,
             until,
         };
         self.leftovers.ended.insert(itt.0, ended);
+    }
+
+    /// §7.5: the initiator closes a connection that is lost already, and gives up what it left. Whether there was one.
+    pub(super) fn end_adrift_of(&mut self, cid: Cid, actions: &mut VecDeque<Action>) -> bool {
+        let (ended, is_known) = self.leftovers.forget_all_of(cid);
+        actions.extend(ended.into_iter().map(Action::Discard));
+        let of_cid = |adrift: &Adrift| adrift.cid == cid;
+        let over = self.tasks.tags(|task| task.adrift.as_deref().is_some_and(of_cid));
+        self.give_up_adrift(&over, actions);
+        is_known
+    }
+
+    fn give_up_adrift(&mut self, over: &[Itt], actions: &mut VecDeque<Action>) {
+        let luns: Vec<Lun> = over
+            .iter()
+            .filter_map(|itt| Some(self.tasks.get(*itt)?.lun))
+            .collect();
+        self.drop_tasks(over, actions);
+        self.tell_cleared(luns, actions);
     }
 
     /// Ends what nobody took up in time (§7.5): its nexus is told.
@@ -225,11 +267,6 @@ impl FullFeature {
         });
         let over = |adrift: &Adrift| adrift.until <= now;
         let over = self.tasks.tags(|task| task.adrift.as_deref().is_some_and(over));
-        let luns: Vec<Lun> = over
-            .iter()
-            .filter_map(|itt| Some(self.tasks.get(*itt)?.lun))
-            .collect();
-        self.drop_tasks(&over, actions);
-        self.tell_cleared(luns, actions);
+        self.give_up_adrift(&over, actions);
     }
 }

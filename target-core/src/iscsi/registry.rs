@@ -15,6 +15,7 @@ use super::params::QUERIES_SINCE;
 use super::place::{Entrance, Joining, SessionPlace};
 use super::{Admission, CloseReason, LinkInfo, NodeEvent, Order, SessionParams};
 use crate::control::{Directory, Target};
+use crate::metrics::{Gathered, Metrics};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::trace::{Tap, Trace, TraceLimits, TraceRefusal, TraceSubject, Traces};
 
@@ -27,6 +28,7 @@ pub struct Node {
     registry: Mutex<Registry>,
     abandoned: AtomicUsize,
     watchers: Watchers,
+    metrics: Metrics,
     traces: Traces,
 }
 
@@ -133,6 +135,7 @@ impl Node {
             registry: Mutex::default(),
             abandoned: AtomicUsize::new(0),
             watchers: Watchers::default(),
+            metrics: Metrics::default(),
             traces: Traces::default(),
         })
     }
@@ -191,6 +194,18 @@ impl Node {
     #[must_use]
     pub fn watch(&self) -> broadcast::Receiver<Arc<NodeEvent>> {
         self.watchers.subscribe()
+    }
+
+    /// Everything that was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Gathered {
+        self.metrics
+            .gather(&self.directory(), self.watchers.logins().rows())
+    }
+
+    /// Where sessions count.
+    pub(crate) const fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Traces of connections.

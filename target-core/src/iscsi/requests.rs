@@ -98,8 +98,8 @@ impl FullFeature {
     }
 
     fn refuse_text(&mut self, link: LinkId, pdu: &TextRequest, actions: &mut VecDeque<Action>) {
-        let header = Request::Text(pdu.clone()).encode();
-        self.reject(link, &header, RejectReason::ProtocolError, actions);
+        let request = Request::Text(pdu.clone());
+        self.refuse(link, &request, RejectReason::ProtocolError, actions);
     }
 
     /// The answer to a complete text; `None` when it cannot be taken apart.

@@ -38,8 +38,8 @@ impl FullFeature {
             None
         };
         if let Some(reason) = refused {
-            let header = Request::TaskManagement(pdu.clone()).encode();
-            return self.reject(link, &header, reason, actions);
+            let request = Request::TaskManagement(pdu.clone());
+            return self.refuse(link, &request, reason, actions);
         }
         if is_of_many_tasks(pdu.function) && self.misses_commands_before(pdu.cmd_sn) {
             return self.deferred.add(link, pdu.clone(), now);
@@ -177,8 +177,7 @@ impl FullFeature {
         // Commands may have come that were sent later: by another connection, be it one that is gone, or where this
         // request was lost first and said again. The device makes no difference: the initiator is told of them, since it
         // will not take them for aborted.
-        let several = self.links.len() > 1 || self.params.error_recovery_level > 0;
-        let overtook = |task: &Task| several && !task.immediate && !task.cmd_sn.precedes(pdu.cmd_sn);
+        let overtook = |task: &Task| !task.immediate && !task.cmd_sn.precedes(pdu.cmd_sn);
         let later = self.tasks.tags(|task| concerns(task.lun) && overtook(task));
         let concerned = self.tasks.tags(|task| concerns(task.lun) && !overtook(task));
         let releasing = self.drop_tasks(&concerned, actions);

@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::event::LinkId;
 use super::reassign::Adrift;
+use super::snack::LOOKS;
 use crate::scsi::Sense;
 use crate::transfer::{AbortSignal, TaskId};
 
@@ -124,12 +125,21 @@ impl TaskTable {
     }
 
     /// A task without a connection gets another; its patience for Data-Out begins anew.
-    pub(super) fn take_up(&mut self, itt: Itt, link: LinkId, now: Instant) -> Option<Adrift> {
+    pub(super) fn take_up(
+        &mut self,
+        itt: Itt,
+        link: LinkId,
+        now: Instant,
+        patience: Duration,
+    ) -> Option<Adrift> {
         let task = self.tasks.get_mut(&itt.0)?;
         let adrift = task.adrift.take()?;
         task.link = link;
         if let Some(get) = &mut task.get {
             get.since = now;
+            // Nobody looks for tasks that are adrift.
+            self.look_for_stuck.get_or_insert(now + patience);
+            self.look_for_waiting.get_or_insert(now + patience / LOOKS);
         }
         Some(*adrift)
     }
@@ -248,6 +258,8 @@ const TURNS_TO_WAIT: u32 = 4;
 
 #[cfg(test)]
 mod tests {
+    use iscsi_proto::Cid;
+
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -312,6 +324,25 @@ mod tests {
         table.remove(Itt(1));
         assert_eq!(table.find_stuck(begin + PATIENCE, PATIENCE), None);
         assert_eq!(table.look_for_stuck(), None);
+    }
+
+    #[test]
+    fn a_task_that_is_taken_up_is_looked_after_as_before() {
+        let (mut table, begin) = (TaskTable::default(), Instant::now());
+        let _received = wait(&mut table, 1, begin);
+        table.look_after(begin, PATIENCE / LOOKS);
+        table.set_adrift(Itt(1), Adrift::of(Cid(0), begin + PATIENCE * 9));
+        // As long as it is adrift nobody owes it anything.
+        let later = begin + PATIENCE * 2;
+        assert_eq!(table.find_waiting(later, PATIENCE / LOOKS), []);
+        assert_eq!(table.find_stuck(later, PATIENCE), None);
+        assert!(table.take_up(Itt(1), LinkId(1), later, PATIENCE).is_some());
+        let waiting = table.find_waiting(later + PATIENCE / LOOKS, PATIENCE / LOOKS);
+        assert_eq!(waiting, [(LinkId(1), Itt(1))]);
+        assert_eq!(
+            table.find_stuck(later + PATIENCE, PATIENCE).unwrap().waited,
+            PATIENCE
+        );
     }
 
     #[test]

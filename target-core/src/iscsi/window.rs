@@ -55,6 +55,14 @@ impl<T> CommandWindow<T> {
         self.max = self.max.next();
     }
 
+    /// The latest arrival whose turn it was is refused, and nothing was said since that it ended: its number does not count
+    /// as received, and is waited for.
+    pub(super) fn take_back(&mut self) {
+        self.exp = self.exp.minus(1);
+        self.max = self.max.minus(1);
+        self.base -= 1;
+    }
+
     /// Whether a number is one that may still arrive: inside the window and not received yet.
     pub(super) fn expects(&self, cmd_sn: Sn) -> bool {
         self.position(cmd_sn)
@@ -214,6 +222,19 @@ mod tests {
         assert_eq!(window.next_ready(), None);
         assert_eq!(window.arrive(Sn(11), 'b'), Arrival::Next('b'));
         assert_eq!(window.next_ready(), Some('c'));
+    }
+
+    #[test]
+    fn what_is_refused_leaves_a_hole() {
+        let mut window = CommandWindow::new(Sn(10), 8);
+        assert_eq!(window.arrive(Sn(11), 'b'), Arrival::Early);
+        assert_eq!(window.arrive(Sn(10), 'a'), Arrival::Next('a'));
+        window.open();
+        window.take_back();
+        assert_eq!(window.next_ready(), None);
+        assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (Sn(10), Sn(17)));
+        assert_eq!(window.arrive(Sn(10), 'c'), Arrival::Next('c'));
+        assert_eq!(window.next_ready(), Some('b'));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::access_state::{AccessState, GroupView, PortGroups, StateCause};
 use super::copy::CopyService;
 use super::lu::same;
 use super::{LogicalUnit, UnitAttention, engine};
+use crate::metrics::Ended;
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::Transfer;
 
@@ -182,7 +183,7 @@ impl TargetDevice {
         nexus: &Arc<NexusId>,
         task: ScsiTask,
         data: Transfer,
-    ) -> impl Future<Output = ()> + Send + 'static + use<> {
+    ) -> impl Future<Output = Ended> + Send + 'static + use<> {
         engine::start(Arc::clone(self), Arc::clone(nexus), task, data)
     }
 

@@ -2,8 +2,9 @@
 //! run meanwhile (SBC-4, FORMAT UNIT and sanitize operations). Either goes on when its command has been answered,
 //! aborted or reset. What is done to the medium is in `block/erase.rs`.
 //!
-//! The work does not outlive the process. A sanitize operation that a restart interrupts counts as one that failed: the
-//! mark that it left (`sanitize_mark.rs`) closes the medium until another one has succeeded.
+//! A sanitize operation that the end of the process interrupts begins anew with the next one: the mark that it left
+//! (`sanitize_mark.rs`) says what is to be done. The mark of one that failed closes the medium until another one has
+//! succeeded. Formatting does not outlive the process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,12 +62,13 @@ enum State {
 }
 
 impl Erasure {
-    /// From now on sanitizing leaves marks; `left` is the one from before.
-    pub(super) fn keep(&self, keeper: MarkKeeper, unit: String, left: Option<SanitizeMark>) {
+    /// From now on sanitizing leaves marks; `left` is the one from before. The medium is closed until somebody goes on with
+    /// what is left.
+    pub(super) fn keep(&self, keeper: MarkKeeper, unit: String, left: Option<&SanitizeMark>) {
         if self.keeper.set((keeper, unit)).is_err() {
             return;
         }
-        if let Some(SanitizeMark { unrestricted }) = left {
+        if let Some(&SanitizeMark { unrestricted, .. }) = left {
             self.change(|state| {
                 *state = State::Failed(ErasureKind::Sanitize { unrestricted });
                 true
@@ -345,7 +347,11 @@ mod tests {
         for unrestricted in [false, true] {
             let erasure = Erasure::default();
             let (keeper, _requests) = tokio::sync::mpsc::unbounded_channel();
-            erasure.keep(keeper, "60aa".into(), Some(SanitizeMark { unrestricted }));
+            let mark = SanitizeMark {
+                unrestricted,
+                work: None,
+            };
+            erasure.keep(keeper, "60aa".into(), Some(&mark));
             assert_eq!(answers(&erasure), [Some((0x31, 0x03)), None, None]);
             assert_eq!(erasure.failed(), Some(ErasureKind::Sanitize { unrestricted }));
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use backstores::{BlockStore, Durability, Geometry, Measured};
 
 use super::attention::AttentionQueue;
+use super::block;
 use super::copy::CopyOperations;
 use super::erasure::{Erasure, ErasureView};
 use super::identifying::{self, Identifying, InformationKind};
@@ -15,6 +16,7 @@ use super::nonvolatile::NonVolatileMemory;
 use super::primary::mode_pages::{ModeParameters, ModeSubject};
 use super::primary::vpd::is_thin;
 use super::reservations::{KeptReservations, ReservationKeeper, Reservations, ReservationsView};
+use super::self_test::{SelfTestEnd, SelfTests};
 use super::statistics::Statistics;
 use super::task_set::TaskSet;
 use super::{Failure, MarkKeeper, SanitizeMark, Sense, SoftThreshold, UnitAttention};
@@ -80,6 +82,7 @@ pub struct LogicalUnit {
     attentions: Attentions,
     reservations: Reservations,
     copies: CopyOperations,
+    self_tests: Arc<SelfTests>,
 }
 
 /// Mode parameters as they are, and as a reset makes them.
@@ -124,6 +127,7 @@ impl LogicalUnit {
             attentions: Attentions::default(),
             reservations: Reservations::default(),
             copies: CopyOperations::default(),
+            self_tests: Arc::default(),
         })
     }
 
@@ -133,11 +137,20 @@ impl LogicalUnit {
         self.reservations.keep(self.kept_as(), keeper, kept);
     }
 
-    /// Sanitizing leaves its mark with `keeper` until it has succeeded; `left` is the one that was there before. Once, before
-    /// any nexus uses the unit. A store whose contents end with the process needs no marks.
-    pub fn keep_sanitize_mark(&self, keeper: MarkKeeper, left: Option<SanitizeMark>) {
-        if !self.store.abilities().transient {
-            self.erasure.keep(keeper, self.kept_as(), left);
+    /// Sanitizing leaves its mark with `keeper` until it has succeeded; `left` is the one that was there before, and what it
+    /// says begins anew, in the runtime that this is called in. Once, before any nexus uses the unit. A store whose
+    /// contents end with the process needs no marks.
+    pub fn keep_sanitize_mark(self: &Arc<Self>, keeper: MarkKeeper, left: Option<SanitizeMark>) {
+        if self.store.abilities().transient {
+            return;
+        }
+        self.erasure.keep(keeper, self.kept_as(), left.as_ref());
+        if let Some(SanitizeMark {
+            unrestricted,
+            work: Some(work),
+        }) = left
+        {
+            block::resume_sanitizing(self, unrestricted, work);
         }
     }
 
@@ -365,6 +378,11 @@ impl LogicalUnit {
         &self.copies
     }
 
+    /// Self-tests and their results.
+    pub(crate) fn self_tests(&self) -> &Arc<SelfTests> {
+        &self.self_tests
+    }
+
     /// What is reserved.
     pub(crate) fn reservations(&self) -> &Reservations {
         &self.reservations
@@ -428,6 +446,7 @@ impl LogicalUnit {
         self.medium().allow_all();
         self.reservations.reset();
         self.copies.forget_all();
+        self.self_tests.abort(SelfTestEnd::AbortedOtherwise);
         {
             let mut mode = self.mode();
             mode.current = mode.saved;

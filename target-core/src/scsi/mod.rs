@@ -16,6 +16,7 @@ mod nonvolatile;
 mod primary;
 mod reservations;
 mod sanitize_mark;
+mod self_test;
 mod sense;
 mod statistics;
 mod status;
@@ -39,7 +40,7 @@ pub use reservations::{
     KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,
     ReservationsView,
 };
-pub use sanitize_mark::{MarkKeeper, MarkRequest, SanitizeMark};
+pub use sanitize_mark::{MarkKeeper, MarkRequest, SanitizeMark, SanitizeWork};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};
 pub use thin::SoftThreshold;

@@ -17,6 +17,7 @@
 
 pub mod cdb;
 mod command;
+mod cores;
 mod initiator;
 mod keys;
 mod target;

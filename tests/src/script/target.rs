@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::PATIENCE;
+use super::cores::Cores;
 
 /// The target's name.
 pub const TARGET: &str = "iqn.2026-11.org.example:disks";
@@ -44,6 +45,7 @@ pub struct TargetBuilder {
     chap: ChapPolicy,
     access: Access,
     pool_bytes: usize,
+    cores: usize,
     others: Vec<(&'static str, Access)>,
     portal_groups: u16,
     more: Vec<Arc<dyn BlockStore>>,
@@ -57,7 +59,8 @@ pub struct Target {
     addresses: Vec<SocketAddr>,
     node: Arc<Node>,
     stores: Vec<Arc<FaultStore>>,
-    pool: Arc<BufPool>,
+    /// Of its data cores.
+    pools: Vec<Arc<BufPool>>,
     ends: watch::Receiver<Vec<CloseReason>>,
     panicked: Arc<AtomicBool>,
     accepting: Vec<JoinHandle<()>>,
@@ -79,6 +82,7 @@ impl Target {
             chap: ChapPolicy::Open,
             access: Access::Everyone,
             pool_bytes: 16 << 20,
+            cores: 0,
             others: Vec::new(),
             portal_groups: 1,
             more: Vec::new(),
@@ -113,7 +117,13 @@ impl Target {
     /// The buffers of its data core.
     #[must_use]
     pub fn pool(&self) -> &Arc<BufPool> {
-        &self.pool
+        &self.pools[0]
+    }
+
+    /// Bytes of the buffers of each data core that are in use.
+    #[must_use]
+    pub fn in_use(&self) -> Vec<usize> {
+        self.pools.iter().map(|pool| pool.stats().in_use).collect()
     }
 
     /// Waits until so many connections have ended; why each of them did, in order.
@@ -191,6 +201,12 @@ impl TargetBuilder {
         Self { pool_bytes, ..self }
     }
 
+    /// Served by so many data cores, each a thread of its own, and not by the runtime of the test. Connections go round.
+    #[must_use]
+    pub fn cores(self, cores: usize) -> Self {
+        Self { cores, ..self }
+    }
+
     /// With another target beside it, which has no disk.
     #[must_use]
     pub fn beside(mut self, name: &'static str, access: Access) -> Self {
@@ -246,25 +262,32 @@ impl TargetBuilder {
         let groups: Vec<Tpgt> = (1..=self.portal_groups).map(Tpgt).collect();
         let device = TargetDevice::new(name(TARGET), &groups);
         let node = Node::new(self.directory(&device, &addresses, &stores), entropy, interfaces);
-        let pool = BufPool::new(self.pool_bytes);
         let (tell, ends) = watch::channel(Vec::new());
         let panicked = Arc::new(AtomicBool::new(false));
-        let tell = Arc::new(tell);
+        let serving = Serving {
+            node: Arc::clone(&node),
+            tell: Arc::new(tell),
+            panicked: Arc::clone(&panicked),
+        };
+        let cores = Arc::new(Cores::start(self.cores, self.pool_bytes, &serving));
+        let mut pools = cores.pools();
+        if pools.is_empty() {
+            pools.push(BufPool::new(self.pool_bytes));
+        }
         let accept = |listener| {
-            tokio::spawn(accept(
-                listener,
-                Arc::clone(&node),
-                Arc::clone(&pool),
-                Arc::clone(&tell),
-                Arc::clone(&panicked),
-            ))
+            let (serving, pool) = (serving.clone(), Arc::clone(&pools[0]));
+            if self.cores == 0 {
+                tokio::spawn(accept(listener, serving, pool))
+            } else {
+                tokio::spawn(accept_for(listener, Arc::clone(&cores)))
+            }
         };
         let accepting = listeners.into_iter().map(accept).collect();
         Target {
             addresses,
             node,
             stores,
-            pool,
+            pools,
             ends,
             panicked,
             accepting,
@@ -364,19 +387,17 @@ pub fn unit_config(number: u16, removable: bool) -> UnitConfig {
     }
 }
 
-async fn accept(
-    listener: TcpListener,
+/// What every connection is served with.
+#[derive(Clone, Debug)]
+pub(super) struct Serving {
     node: Arc<Node>,
-    pool: Arc<BufPool>,
     tell: Arc<watch::Sender<Vec<CloseReason>>>,
     panicked: Arc<AtomicBool>,
-) {
-    // Owned here, so that dropping the target ends its connections.
-    let mut serving = tokio::task::JoinSet::new();
-    loop {
-        let Ok((socket, peer)) = listener.accept().await else {
-            continue;
-        };
+}
+
+impl Serving {
+    /// Serves a connection to its end.
+    pub(super) async fn serve(self, socket: TcpStream, peer: SocketAddr, pool: Arc<BufPool>) {
         let link = LinkInfo {
             local: socket.local_addr().expect("a connected socket"),
             peer,
@@ -385,14 +406,31 @@ async fn accept(
         };
         socket.set_nodelay(true).expect("a TCP socket");
         let mover = TcpMover::new(socket, Arc::clone(&pool));
-        let served = serve(mover, link, Arc::clone(&node), Arc::clone(&pool));
-        let (tell, panicked) = (Arc::clone(&tell), Arc::clone(&panicked));
-        serving.spawn(async move {
-            match AssertUnwindSafe(served).catch_unwind().await {
-                Ok(reason) => tell.send_modify(|ends| ends.push(reason)),
-                Err(_) => panicked.store(true, Ordering::SeqCst),
-            }
-        });
+        let served = serve(mover, link, self.node, pool);
+        match AssertUnwindSafe(served).catch_unwind().await {
+            Ok(reason) => self.tell.send_modify(|ends| ends.push(reason)),
+            Err(_) => self.panicked.store(true, Ordering::SeqCst),
+        }
+    }
+}
+
+/// Serves connections here.
+async fn accept(listener: TcpListener, serving: Serving, pool: Arc<BufPool>) {
+    // Owned here, so that dropping the target ends its connections.
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        if let Ok((socket, peer)) = listener.accept().await {
+            connections.spawn(serving.clone().serve(socket, peer, Arc::clone(&pool)));
+        }
+    }
+}
+
+/// Hands connections to data cores.
+async fn accept_for(listener: TcpListener, cores: Arc<Cores>) {
+    loop {
+        if let Ok((socket, peer)) = listener.accept().await {
+            cores.place(socket, peer);
+        }
     }
 }
 

@@ -30,6 +30,30 @@ pub enum Defect {
     WrongR2tOffset,
     /// Responses count as acknowledged that have not been: task management overtakes them on another connection.
     ImaginedAcknowledgement,
+    /// StatSN counts across all connections of a session, as CmdSN does.
+    SharedStatSn,
+    /// A response goes by another connection of its session.
+    StrayResponse,
+    /// A connection that asks for the end of another one is closed itself.
+    WrongConnectionClosed,
+    /// Task management does not wait for commands that were sent before it.
+    HastyReset,
+    /// A SNACK for responses is answered from the one behind it on.
+    WrongRunOfStatus,
+    /// Responses are let go of before they are acknowledged, so that they cannot come again.
+    ForgottenResponses,
+    /// A DataACK lets go of more than it names.
+    GreedyDataAck,
+    /// Immediate data are taken although their digest does not match.
+    DamagedDataTaken,
+    /// Tasks of a connection that is removed for recovery end.
+    RecoveryIsClosing,
+    /// What had come and was owed of the Data-Out of a task that is taken up is forgotten.
+    ForgottenDataOut,
+    /// A task that is taken up is never answered.
+    LostStatusOfReassigned,
+    /// A connection that takes another's place leaves that one alive.
+    NotReinstated,
     /// Nobody asks for Data-Out that were lost.
     DataOutNotLookedAfter,
     /// What a lost connection had kept of its tasks is forgotten.
@@ -64,7 +88,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect there is.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 39] = [
         Self::SkippedStatSn,
         Self::ResponseAfterAbort,
         Self::WrongDataInOffset,
@@ -77,6 +101,18 @@ impl Defect {
         Self::ShortDataIn,
         Self::WrongR2tOffset,
         Self::ImaginedAcknowledgement,
+        Self::SharedStatSn,
+        Self::StrayResponse,
+        Self::WrongConnectionClosed,
+        Self::HastyReset,
+        Self::WrongRunOfStatus,
+        Self::ForgottenResponses,
+        Self::GreedyDataAck,
+        Self::DamagedDataTaken,
+        Self::RecoveryIsClosing,
+        Self::ForgottenDataOut,
+        Self::LostStatusOfReassigned,
+        Self::NotReinstated,
         Self::DataOutNotLookedAfter,
         Self::ForgottenRemains,
         Self::AbortWaitsForStore,
@@ -98,8 +134,17 @@ impl Defect {
     #[must_use]
     pub const fn level(self) -> u8 {
         match self {
-            Self::DataOutNotLookedAfter => 1,
-            Self::ForgottenRemains => 2,
+            Self::DamagedDataTaken
+            | Self::DataOutNotLookedAfter
+            | Self::ForgottenResponses
+            | Self::GreedyDataAck
+            | Self::HastyReset
+            | Self::WrongRunOfStatus => 1,
+            Self::ForgottenDataOut
+            | Self::ForgottenRemains
+            | Self::LostStatusOfReassigned
+            | Self::NotReinstated
+            | Self::RecoveryIsClosing => 2,
             _ => 0,
         }
     }
@@ -108,12 +153,24 @@ impl Defect {
     #[must_use]
     pub const fn breaks(self) -> Check {
         match self {
-            Self::SkippedStatSn => Check::StatSn,
-            Self::ImaginedAcknowledgement | Self::ResponseAfterAbort => Check::SilentAfterAbort,
+            Self::SharedStatSn | Self::SkippedStatSn => Check::StatSn,
+            Self::HastyReset | Self::ImaginedAcknowledgement | Self::ResponseAfterAbort => {
+                Check::SilentAfterAbort
+            }
+            Self::StrayResponse => Check::Allegiance,
             Self::WrongDataInOffset | Self::StatusBeforeData | Self::ShortDataIn => Check::DataIn,
             Self::WrongResidual => Check::Residual,
-            Self::LostResponse | Self::DoubledResponse => Check::AnsweredOnce,
-            Self::DataOutNotLookedAfter => Check::Liveness,
+            Self::DoubledResponse
+            | Self::ForgottenResponses
+            | Self::GreedyDataAck
+            | Self::LostResponse
+            | Self::LostStatusOfReassigned
+            | Self::NotReinstated
+            | Self::RecoveryIsClosing
+            | Self::WrongRunOfStatus => Check::AnsweredOnce,
+            Self::DataOutNotLookedAfter | Self::ForgottenDataOut | Self::WrongConnectionClosed => {
+                Check::Liveness
+            }
             Self::ForgottenRemains => Check::DataIn,
             Self::ReturningExpCmdSn | Self::ShrinkingWindow => Check::CommandWindow,
             Self::WrongR2tOffset => Check::DataOut,
@@ -121,7 +178,8 @@ impl Defect {
             Self::LoginWaitsForStore => Check::LoginInTime,
             Self::LeakedBuffer => Check::PoolFull,
             Self::GhostSession => Check::NoSessionLeft,
-            Self::LostWrite
+            Self::DamagedDataTaken
+            | Self::LostWrite
             | Self::TornWrite
             | Self::TornBlock
             | Self::SwappedBlocks

@@ -7,14 +7,22 @@ use iscsi_proto::pdu::{
 use iscsi_proto::{Itt, Lun, Sn, Ttt};
 use tokio::time::Instant;
 
+use super::leaving::Parting;
 use super::ledger::Check;
-use super::pipe::Pdu;
-use super::session::{Parting, Ping, Session};
+use super::pipe::{Damage, Pdu};
+use super::session::{Ping, Session};
 use super::task::{Answer, Task};
 
 impl Session {
     /// Takes in what arrived.
     pub(crate) fn heard(&mut self, leg: u16, pdu: &Pdu) {
+        if pdu.damage != Damage::None {
+            // Where it can be asked for again, it is as if it had not come.
+            if !self.recovers() {
+                self.fall("a digest does not match");
+            }
+            return;
+        }
         let response = match Response::decode(&pdu.bhs) {
             Ok(response) => response,
             Err(error) => return self.violated(Check::Protocol, format_args!("no PDU: {error}")),
@@ -28,15 +36,18 @@ impl Session {
                 if let Some(status) = pdu_in.status {
                     self.stat_sn(leg, status.stat_sn);
                 }
+                if self.has_fallen {
+                    return;
+                }
                 let max_recv = self.leg(leg).map_or(0, |leg| leg.max_recv);
                 let max_burst = self.terms.max_burst;
                 let Some(task) = self.task(leg, pdu_in.itt, "Data-In") else {
                     return;
                 };
                 if let Err(problem) = task.data_in(&pdu_in, &pdu.data, max_recv, max_burst) {
-                    self.violated(Check::DataIn, format_args!("{}: {problem}", pdu_in.itt));
+                    self.missed(Check::DataIn, format_args!("{}: {problem}", pdu_in.itt));
                 }
-                if let Some(status) = pdu_in.status {
+                if let Some(status) = pdu_in.status.filter(|_| !self.has_fallen) {
                     let answer = Answer::of(status.status, status.residual, &[]);
                     self.answered(pdu_in.itt, &answer);
                 }
@@ -47,6 +58,9 @@ impl Session {
                     return;
                 }
                 self.stat_sn(leg, response.stat_sn);
+                if self.has_fallen {
+                    return;
+                }
                 if self.task(leg, response.itt, "SCSI Response").is_some() {
                     let answer = Answer::of(response.status, response.residual, &pdu.data);
                     self.answered(response.itt, &answer);
@@ -63,7 +77,7 @@ impl Session {
                 };
                 match task.r2t(&r2t) {
                     Ok((from, to)) => self.data_out(r2t.itt.0, r2t.ttt, from, to),
-                    Err(problem) => self.violated(Check::DataOut, format_args!("{}: {problem}", r2t.itt)),
+                    Err(problem) => self.missed(Check::DataOut, format_args!("{}: {problem}", r2t.itt)),
                 }
             }
             Response::TaskManagement(response) => {
@@ -71,7 +85,9 @@ impl Session {
                 // It is the last word on its tasks: what was said before it comes first.
                 if self.is_new(leg, response.stat_sn) && self.is_next(leg, response.stat_sn) {
                     self.stat_sn(leg, response.stat_sn);
-                    self.managed(leg, &response);
+                    if !self.has_fallen {
+                        self.managed(leg, &response);
+                    }
                 }
             }
             Response::NopIn(nop) => {
@@ -113,14 +129,37 @@ impl Session {
                 }
             }
             Response::AsyncMessage(message) => {
-                self.stat_sn(leg, message.stat_sn);
-                if !matches!(message.event, AsyncEvent::LogoutRequested { .. }) {
-                    self.violated(Check::Protocol, format_args!("{:?}", message.event));
+                self.numbers(leg, message.exp_cmd_sn, message.max_cmd_sn);
+                if self.is_new(leg, message.stat_sn) {
+                    self.stat_sn(leg, message.stat_sn);
+                    self.told(&message.event);
                 }
             }
-            Response::Login(_) | Response::Text(_) => {
-                self.violated(Check::Protocol, format_args!("an unasked {}", response.name()));
+            Response::Text(text) => {
+                self.numbers(leg, text.exp_cmd_sn, text.max_cmd_sn);
+                if self.is_new(leg, text.stat_sn) {
+                    self.stat_sn(leg, text.stat_sn);
+                    let is_known = self.pings.remove(&text.itt.0).is_some();
+                    let name = format!("TargetName={}\0", self.scene.target);
+                    if (!is_known && !self.recovers()) || !pdu.data.starts_with(name.as_bytes()) {
+                        self.violated(Check::AnsweredOnce, "a Text Response that answers no question");
+                    }
+                }
             }
+            // The login was said twice; see `login.rs`.
+            Response::Login(_) if self.terms.is_lossy => {}
+            Response::Login(_) => self.violated(Check::Protocol, "an unasked Login Response"),
+        }
+    }
+
+    /// The target says something by itself.
+    fn told(&mut self, event: &AsyncEvent) {
+        self.note(format_args!("<- {event:?}"));
+        match event {
+            AsyncEvent::LogoutRequested { .. } if self.is_ordered() => self.is_asked_to_leave = true,
+            // Its end follows.
+            AsyncEvent::SessionDropped { .. } if self.is_ordered() => {}
+            other => self.violated(Check::Protocol, format_args!("{other:?}")),
         }
     }
 
@@ -133,7 +172,7 @@ impl Session {
             cmd_sn: self.cmd_sn,
             exp_stat_sn: self.exp_stat_sn(leg),
         });
-        self.send(leg, &request, Vec::new(), false);
+        self.send(leg, &request, Vec::new());
     }
 
     /// A logout of one connection is answered.
@@ -147,6 +186,8 @@ impl Session {
             LogoutResponseCode::Success if self.reassigns() && parting.keeps_tasks() => self.leg_is_lost(cid),
             // The target may have noticed by itself that it is gone.
             LogoutResponseCode::Success | LogoutResponseCode::CidNotFound => self.leg_is_over(cid),
+            // A session that is about to end keeps nothing.
+            LogoutResponseCode::RecoveryNotSupported if self.is_ordered() => self.is_asked_to_leave = true,
             LogoutResponseCode::RecoveryNotSupported | LogoutResponseCode::CleanupFailed => {
                 self.violated(Check::Protocol, format_args!("a logout is answered {response:?}"));
             }
@@ -216,7 +257,7 @@ impl Session {
         let expected = std::mem::replace(&mut leg.exp_stat_sn, stat_sn.next());
         if stat_sn != expected {
             let (found, expected) = (stat_sn.0, expected.0);
-            self.violated(
+            self.missed(
                 Check::StatSn,
                 format_args!("StatSN {found} instead of {expected}"),
             );
@@ -227,7 +268,7 @@ impl Session {
     fn numbers(&mut self, leg: u16, exp: Sn, max: Sn) {
         let Some(leg) = self.leg(leg) else { return };
         let (old_exp, old_max) = std::mem::replace(&mut leg.window, (exp, max));
-        if !self.recovers() && (exp.precedes(old_exp) || max.precedes(old_max)) {
+        if !self.terms.is_lossy && (exp.precedes(old_exp) || max.precedes(old_max)) {
             self.violated(
                 Check::CommandWindow,
                 format_args!(
@@ -280,7 +321,10 @@ impl Session {
             );
             return None;
         }
-        if self.dead.contains(&itt.0) {
+        if self.falls() && matches!(what, "R2T" | "Data-In") {
+            // A response has overtaken it.
+            self.fall(format_args!("{what} for {itt} comes too late"));
+        } else if self.dead.contains(&itt.0) {
             self.violated(
                 Check::SilentAfterAbort,
                 format_args!("{what} for {itt}, which was aborted"),
@@ -319,7 +363,7 @@ impl Session {
         };
         self.note(format_args!("<- {:#x} {:?}", response.itt.0, response.response));
         if tmf.function == Function::TaskReassign {
-            return self.reassigned(leg, tmf.covers[0], response.response, tmf.sent_at);
+            return self.reassigned(leg, &tmf, response.response);
         }
         match response.response {
             TmfResponse::Complete => {}
@@ -332,7 +376,7 @@ impl Session {
                     .count();
                 if unexcused > 0 {
                     let covers = &tmf.covers;
-                    self.violated(
+                    self.missed(
                         Check::AnsweredOnce,
                         format_args!("{covers:x?} does not exist and was not answered"),
                     );
@@ -398,6 +442,20 @@ impl Session {
             }
             // Damaged, or sent when the task had ended.
             Some(Ok(Request::DataOut(_))) => {}
+            // Its number is waited for.
+            Some(Ok(pdu @ (Request::NopOut(_) | Request::Text(_))))
+                if self.terms.is_lossy && reject.reason == RejectReason::DataDigestError =>
+            {
+                if let Some(Ping { cmd_sn, .. }) = self.pings.remove(&pdu.itt().0)
+                    && !cmd_sn.precedes(self.exp_cmd_sn)
+                {
+                    let itt = self.ping_as(leg, cmd_sn);
+                    let sent_at = Instant::now();
+                    self.pings.insert(itt, Ping { leg, cmd_sn, sent_at });
+                }
+            }
+            // A login that was said twice, and damaged.
+            Some(Err(_)) if self.terms.is_lossy && reject.reason == RejectReason::CommandNotSupported => {}
             _ => self.violated(Check::Protocol, format_args!("rejected: {reject:?}")),
         }
     }

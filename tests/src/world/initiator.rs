@@ -79,8 +79,9 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
             biased;
             (leg, pdu) = session.recv() => match pdu {
                 Some(pdu) => session.heard(leg, &pdu),
-                None if !closed(session, leg) => return End::Again,
-                None => {}
+                None => if let Some(end) = closed(session, leg).await {
+                    return end;
+                }
             },
             () = sleep_until(next) => {
                 *steps -= 1;
@@ -92,14 +93,26 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
                 }
             }
         }
+        if session.has_fallen {
+            return fallen(session, random).await;
+        }
+        if session.is_asked_to_leave {
+            session.log_out();
+            depart(session).await;
+            return End::Again;
+        }
     }
-    if !settle(session).await {
+    // What is not answered now is not the wire's fault.
+    session.legs.iter_mut().for_each(|leg| leg.calm(true));
+    let is_settled = settle(session).await;
+    session.legs.iter_mut().for_each(|leg| leg.calm(false));
+    if !is_settled {
         return End::Done;
     }
     // With nothing outstanding the window must be as wide as ever.
     session.ping();
     if settle(session).await {
-        if session.scene.mischief == 0 {
+        if !session.terms.is_lossy {
             session.check_window();
         }
         // Not everyone says goodbye.
@@ -111,19 +124,41 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
     End::Done
 }
 
-/// A connection has ended; whether it was one that we had asked the target to close.
-fn closed(session: &mut Session, leg: u16) -> bool {
-    let asked = session.leg(leg).is_some_and(|leg| leg.is_closing);
-    session.legs.retain(|other| other.cid != leg);
+/// A connection has ended. How the session ends, unless it is one that we had asked the target to close, or can go on
+/// without it.
+async fn closed(session: &mut Session, cid: u16) -> Option<End> {
+    let leg = session.leg(cid);
+    let (asked, is_spoiled) = leg.map_or((false, false), |leg| (leg.is_closing, leg.is_spoiled));
+    session.forget_leg(cid);
+    if session.is_ordered() {
+        return Some(End::Again);
+    }
+    if is_spoiled && session.reassigns() && !asked && session.partings.is_empty() {
+        let mut random = session.random.fork();
+        return take_up(session, cid, &mut random).await;
+    }
+    let is_parting = session.partings.values().any(|parting| parting.cid == cid);
+    if is_spoiled || (session.falls() && (!asked || is_parting)) {
+        return Some(End::Again);
+    }
     if asked && session.recovers() {
         // The answer was lost, and cannot come again.
-        session.closed_unanswered(leg);
+        session.closed_unanswered(cid);
     }
     if !asked && !session.terms.breaks {
         let detail = "the target closed a connection that did nothing wrong";
         session.violated(Check::Liveness, detail);
     }
-    asked
+    (!asked).then_some(End::Again)
+}
+
+/// The session is beyond repair: another one begins, sooner or later. The target has to notice by itself what is left.
+async fn fallen(session: &mut Session, random: &mut Random) -> End {
+    match random.below(10) {
+        0 => fall_silent(session).await,
+        1..4 => End::Beside,
+        _ => End::Again,
+    }
 }
 
 fn pause(random: &mut Random) -> Duration {
@@ -137,6 +172,7 @@ fn pause(random: &mut Random) -> Duration {
 /// Does one step; how the session ends, if it does.
 async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
     let unit = random.below(session.scene.stores.len() as u64) as usize;
+    session.ghosts.clear();
     match Step::draw(random) {
         Step::Command if session.may_send() => {
             let stamp = session.scene.stamp();
@@ -158,6 +194,10 @@ async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
         }
         Step::Ping if session.may_send() => {
             session.ping();
+            None
+        }
+        Step::Ask if session.may_send() => {
+            session.ask();
             None
         }
         Step::Logout if session.may_send() => {
@@ -192,7 +232,7 @@ async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
             None
         }
         // The window is shut just now.
-        Step::Command | Step::Ping | Step::Logout => None,
+        Step::Ask | Step::Command | Step::Ping | Step::Logout => None,
         Step::Reinstate => Some(End::Beside),
         Step::Lose if session.reassigns() && session.partings.is_empty() && random.percent(80) => {
             let lost: Vec<u16> = session.legs.iter().map(|leg| leg.cid).collect();
@@ -233,9 +273,12 @@ async fn settle(session: &mut Session) -> bool {
     while !session.is_idle() {
         match timeout(Duration::from_millis(500), session.recv()).await {
             Ok((leg, Some(pdu))) => session.heard(leg, &pdu),
-            Ok((leg, None)) if !closed(session, leg) => return false,
+            Ok((leg, None)) if closed(session, leg).await.is_some() => return false,
             Ok((_, None)) => {}
             Err(_) => session.overdue(true),
+        }
+        if session.has_fallen {
+            return false;
         }
     }
     true
@@ -245,13 +288,14 @@ async fn settle(session: &mut Session) -> bool {
 async fn depart(session: &mut Session) {
     let patience = if session.recovers() { 30 } else { 4 };
     let deadline = Instant::now() + Duration::from_secs(patience);
-    while !session.legs.is_empty() {
+    while !session.legs.is_empty() && !session.has_fallen {
         match timeout(Duration::from_secs(1), session.recv()).await {
             Ok((leg, Some(pdu))) => session.heard(leg, &pdu),
             // The last words on one connection may come behind the end of another.
             Ok((leg, None)) => session.legs.retain(|other| other.cid != leg),
             Err(_) if Instant::now() < deadline && session.recovers() => session.log_out_again(),
             Err(_) if Instant::now() < deadline => {}
+            Err(_) if session.falls() => return,
             Err(_) => {
                 let detail = "a logout is not answered, or the connection stays open";
                 session.scene.ledger.violated(Check::Liveness, detail);
@@ -259,7 +303,8 @@ async fn depart(session: &mut Session) {
             }
         }
     }
-    if !session.logged_out && !session.recovers() && !session.terms.breaks {
+    let is_excused = session.recovers() || session.terms.breaks || session.falls() || session.is_ordered();
+    if !session.logged_out && !is_excused {
         let detail = "a connection is closed before its logout is answered";
         session.violated(Check::Liveness, detail);
     }

@@ -1,15 +1,15 @@
-//! An initiator's end of one connection of a session: its pipes, the numbers that count on it alone, and what the wire
-//! does to PDUs. Where errors are recovered, the wire loses PDUs in both directions and lets one overtake another.
+//! An initiator's end of one connection of a session: its pipes, and the numbers that count on it alone. What happens on
+//! the way is in `wire.rs`.
 
 use std::collections::BTreeSet;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use iscsi_proto::Sn;
 use iscsi_proto::pdu::Request;
 use tokio::time::Instant;
 
 use super::pipe::{Pdu, Receiver, Sender};
-use super::random::Random;
+use super::wire::{Fate, Wire};
 
 /// A connection in full feature phase.
 #[derive(Debug)]
@@ -33,31 +33,8 @@ pub(crate) struct Leg {
     pub(crate) window: (Sn, Sn),
     /// The target will close it, as we asked.
     pub(crate) is_closing: bool,
-}
-
-/// What happens to PDUs on their way.
-#[derive(Debug)]
-pub(crate) struct Wire {
-    random: Random,
-    /// PDUs lost of a thousand, and as many overtaken; none at level 0.
-    mischief: u64,
-    to_target: Option<Pdu>,
-    from_target: Option<Pdu>,
-}
-
-impl Wire {
-    pub(crate) fn new(random: Random, mischief: u64) -> Self {
-        Self {
-            random,
-            mischief,
-            to_target: None,
-            from_target: None,
-        }
-    }
-
-    fn strikes(&mut self) -> bool {
-        self.mischief > 0 && self.random.below(1000) < self.mischief
-    }
+    /// The target will close it, because of what the wire made of something that we said.
+    pub(crate) is_spoiled: bool,
 }
 
 impl Leg {
@@ -81,53 +58,34 @@ impl Leg {
             asked_at: Instant::now(),
             window,
             is_closing: false,
+            is_spoiled: false,
         }
     }
 
-    pub(crate) fn send(&mut self, request: &Request, data: Vec<u8>, damaged: bool) {
-        self.put(Pdu {
-            damaged,
-            ..Pdu::new(request.encode(), data)
-        });
+    pub(crate) fn send(&mut self, request: &Request, data: Vec<u8>) -> Fate {
+        self.put(Pdu::new(request.encode(), data))
     }
 
     /// Sends a PDU with all that belongs to it.
-    pub(crate) fn put(&mut self, pdu: Pdu) {
-        if self.wire.strikes() {
-            return;
-        }
-        let overtaken = self.wire.to_target.take();
-        if overtaken.is_none() && self.wire.strikes() {
-            self.wire.to_target = Some(pdu);
-            return;
-        }
-        self.sender.send(pdu);
-        if let Some(overtaken) = overtaken {
-            self.sender.send(overtaken);
-        }
+    pub(crate) fn put(&mut self, pdu: Pdu) -> Fate {
+        let fate = self.wire.send(&mut self.sender, pdu);
+        self.is_spoiled |= fate == Fate::HeaderDamaged;
+        fate
+    }
+
+    /// See [`Wire::calm`].
+    pub(crate) fn calm(&mut self, is_calm: bool) {
+        self.wire.calm(is_calm);
     }
 
     /// The next PDU; `None` at the end of the stream.
     pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Pdu>> {
-        loop {
-            let Some(pdu) = ready!(self.receiver.poll_recv(cx)) else {
-                return Poll::Ready(self.wire.from_target.take());
-            };
-            if self.wire.strikes() {
-                continue;
-            }
-            if self.wire.from_target.is_none() && self.wire.strikes() {
-                self.wire.from_target = Some(pdu);
-                continue;
-            }
-            // Handed out with the one before it: see `overtaken`.
-            return Poll::Ready(Some(pdu));
-        }
+        self.wire.poll_recv(&mut self.receiver, cx)
     }
 
     /// What was overtaken by the PDU that came last.
     pub(crate) fn overtaken(&mut self) -> Option<Pdu> {
-        self.wire.from_target.take()
+        self.wire.overtaken()
     }
 
     /// Takes note of a response. Whether it is one that was not received before.

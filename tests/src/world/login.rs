@@ -1,5 +1,6 @@
 //! How an initiator gets in: one Login Request straight to full feature phase, with parameters drawn by chance.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +12,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::WITNESS;
 use super::ledger::Check;
-use super::leg::{Leg, Wire};
-use super::pipe::{Pdu, Receiver, Sender, pipe};
+use super::leg::Leg;
+use super::pipe::{Damage, Pdu, Receiver, Sender, pipe};
 use super::random::Random;
 use super::rdma::{Make, under_session};
 use super::scene::{Accepted, Scene};
 use super::session::Session;
+use super::wire::Wire;
 
 /// What was agreed, lengths in bytes.
 #[derive(Clone, Debug)]
@@ -35,6 +37,8 @@ pub(crate) struct Terms {
     pub(crate) rdma: bool,
     /// The link fails by itself, sooner or later.
     pub(crate) breaks: bool,
+    /// PDUs are lost, damaged and overtaken on their way.
+    pub(crate) is_lossy: bool,
 }
 
 /// Opens a connection and begins a session; `None` when that failed, which is in the ledger then.
@@ -43,7 +47,13 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
     // RDMA loses nothing, so there is nothing to recover.
     let rdma = (scene.level == 0 && random.percent(40)).then(|| Make::draw(random, id != WITNESS));
     let whose = (Tsih::NEW, 0);
-    let (leg, response, pairs) = open(scene, id, random, whose, cmd_sn, None, rdma).await?;
+    let mut answer = open(scene, id, random, whose, cmd_sn, None, rdma).await;
+    while matches!(answer, Answer::Lost) {
+        answer = open(scene, id, random, whose, cmd_sn, None, rdma).await;
+    }
+    let Answer::In(leg, response, pairs) = answer else {
+        return None;
+    };
     let breaks = rdma.is_some_and(|make| make.fails_one_in > 0);
     let rdma = rdma.is_some();
     let terms = Terms {
@@ -70,11 +80,22 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
         immediate_data: value(&pairs, "ImmediateData") != Some("No"),
         rdma,
         breaks,
+        is_lossy: is_lossy(scene, id, rdma),
     };
     scene.settle_lost(id);
     scene.ledger.note(format_args!("i{id} logged in: {terms:?}"));
     let (scene, random) = (Arc::clone(scene), random.fork());
-    Some(Session::new(scene, id, random, leg, terms, cmd_sn))
+    Some(Session::new(scene, id, random, *leg, terms, cmd_sn))
+}
+
+/// What came of a login.
+enum Answer {
+    /// It led to full feature phase.
+    In(Box<Leg>, LoginResponse, Vec<KeyValue>),
+    /// The wire, or an order to the target, came between.
+    Lost,
+    /// It failed, which is in the ledger.
+    Failed,
 }
 
 /// Opens another connection of a session; `false` when that failed.
@@ -82,15 +103,32 @@ pub(crate) async fn join(session: &mut Session, cid: u16, random: &mut Random) -
     let scene = Arc::clone(&session.scene);
     let (tsih, cmd_sn) = (session.terms.tsih, session.cmd_sn);
     let max_recv = session.reassigns().then_some(session.terms.max_recv);
-    let Some((leg, ..)) = open(&scene, session.id, random, (tsih, cid), cmd_sn, max_recv, None).await else {
-        return false;
-    };
-    session.note(format_args!("connection {cid} joined"));
-    session.legs.push(leg);
-    true
+    let began = Instant::now();
+    for _ in 0..TRIES {
+        match open(&scene, session.id, random, (tsih, cid), cmd_sn, max_recv, None).await {
+            Answer::In(leg, ..) => {
+                session.note(format_args!("connection {cid} joined"));
+                session.legs.push(*leg);
+                if began.elapsed() > SAY_AGAIN {
+                    // Nobody listened so long to what the others were asked.
+                    session.legs.iter_mut().for_each(|leg| leg.is_spoiled = true);
+                }
+                return true;
+            }
+            Answer::Lost => {}
+            Answer::Failed => return false,
+        }
+    }
+    false
 }
 
-/// One login. `whose` are TSIH and CID.
+/// Whether the wire of a connection does harm. The witness's does not, nor does RDMA.
+fn is_lossy(scene: &Scene, id: u8, rdma: bool) -> bool {
+    scene.mischief > 0 && id != WITNESS && !rdma
+}
+
+/// One login. `whose` are TSIH and CID. Where the request may be lost it is said twice: if it was not, the target takes
+/// the second for what it is, and closes the connection.
 async fn open(
     scene: &Arc<Scene>,
     id: u8,
@@ -99,7 +137,7 @@ async fn open(
     cmd_sn: Sn,
     max_recv: Option<usize>,
     rdma: Option<Make>,
-) -> Option<(Leg, LoginResponse, Vec<KeyValue>)> {
+) -> Answer {
     let (mut to_target, mut at_initiator) = connect(scene, rdma, random);
     // A session's tasks may move from one of its connections to another.
     let drawn = random.pick(&[512, 4096, 8192, 65_536, 262_144]);
@@ -123,19 +161,50 @@ async fn open(
     if let Some(make) = rdma {
         offer_rdma(&mut data, max_recv, make);
     }
-    to_target.send(Pdu::new(request.encode(), data));
-    let deadline = Instant::now() + LOGIN_PATIENCE;
+    let is_lossy = is_lossy(scene, id, rdma.is_some());
+    let mischief = if is_lossy { scene.mischief } else { 0 };
+    let mut wire = Wire::new(Arc::clone(scene), random.fork(), mischief);
+    let request = Pdu::new(request.encode(), data);
+    wire.send(&mut to_target, request.clone());
+    let began = Instant::now();
+    let mut said_twice = false;
     let refuse = |check, detail: String| {
         scene.ledger.violated(check, format!("initiator {id}: {detail}"));
-        None
+        Answer::Failed
     };
-    let pdu = match timeout_at(deadline, at_initiator.recv()).await {
-        Err(_) => return refuse(Check::LoginInTime, "the login is not answered".into()),
-        Ok(None) => return refuse(Check::Protocol, "the connection was closed during login".into()),
-        Ok(Some(pdu)) => pdu,
+    let pdu = loop {
+        let may_say = is_lossy && !said_twice;
+        let patience = if may_say { SAY_AGAIN } else { LOGIN_PATIENCE };
+        match timeout_at(
+            began + patience,
+            poll_fn(|cx| wire.poll_recv(&mut at_initiator, cx)),
+        )
+        .await
+        {
+            Err(_) if may_say => {
+                said_twice = true;
+                wire.send(&mut to_target, request.clone());
+            }
+            Err(_) | Ok(None) if is_lossy => return Answer::Lost,
+            Err(_) => return refuse(Check::LoginInTime, "the login is not answered".into()),
+            Ok(None) if scene.is_ordered(tsih) => return Answer::Lost,
+            Ok(None) => return refuse(Check::Protocol, "the connection was closed during login".into()),
+            Ok(Some(pdu)) => break pdu,
+        }
     };
     let response = match Response::decode(&pdu.bhs) {
+        _ if pdu.damage != Damage::None => return Answer::Lost,
         Ok(Response::Login(response)) if response.status == LoginStatus::Success => response,
+        // Another attempt to join may have come further than its initiator knows.
+        Ok(Response::Login(_)) if tsih != Tsih::NEW && (is_lossy || scene.is_ordered(tsih)) => {
+            return Answer::Lost;
+        }
+        Ok(Response::Login(response)) => return refuse(Check::Protocol, format!("{response:?}")),
+        // It has overtaken the answer, or that is lost.
+        Ok(_) if is_lossy => {
+            let _overtaken = wire.overtaken();
+            return Answer::Lost;
+        }
         other => return refuse(Check::Protocol, format!("the login was answered by {other:?}")),
     };
     if !response.transit || response.stat_sn != exp_stat_sn {
@@ -144,10 +213,10 @@ async fn open(
     let pairs = parse_pairs(&pdu.data).unwrap_or_default();
     let window = (response.exp_cmd_sn, response.max_cmd_sn);
     let ends = (to_target, at_initiator);
-    let wire = Wire::new(random.fork(), scene.mischief);
     let max_recv = if rdma.is_some() { usize::MAX } else { max_recv };
-    let leg = Leg::new(cid, ends, wire, max_recv, exp_stat_sn.next(), window);
-    Some((leg, response, pairs))
+    let mut leg = Leg::new(cid, ends, wire, max_recv, exp_stat_sn.next(), window);
+    leg.is_spoiled = said_twice;
+    Answer::In(Box::new(leg), response, pairs)
 }
 
 /// Opens a connection over either transport. Returns the session's ends.
@@ -225,5 +294,9 @@ fn number(pairs: &[KeyValue], key: &str, default: usize) -> usize {
         .unwrap_or(default)
 }
 
+/// After this time a login that may have been lost is said again.
+const SAY_AGAIN: Duration = Duration::from_secs(1);
+/// Times that an initiator tries to join a connection.
+const TRIES: usize = 4;
 /// How long a login may take, whatever else goes on.
 const LOGIN_PATIENCE: Duration = Duration::from_secs(3);

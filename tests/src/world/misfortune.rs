@@ -1,4 +1,4 @@
-//! What befalls the stores: operations held back, failed and torn, and power cuts.
+//! What befalls the stores: operations held back, failed and torn, and power cuts. And the sessions: orders to end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +28,7 @@ pub(crate) async fn befall(scene: Arc<Scene>, mut random: Random) {
             0..35 => hold(&scene, unit, &mut random).await,
             35..80 => inject(&scene, unit, &mut random),
             80..88 => power_cut(&scene, unit, &mut random).await,
+            88..94 => order(&scene, &mut random),
             _ => {}
         }
     }
@@ -44,6 +45,15 @@ pub(crate) async fn power_cut(scene: &Scene, unit: usize, random: &mut Random) {
     tokio::time::sleep(pause).await;
     scene.stores[unit].power_on();
     scene.ledger.note(format_args!("power of unit {unit} is back"));
+}
+
+/// Has the target ask an initiator to leave.
+fn order(scene: &Scene, random: &mut Random) {
+    let sessions = scene.node.sessions();
+    if !sessions.is_empty() {
+        let which = random.below(sessions.len() as u64) as usize;
+        scene.order(sessions[which].tsih, random.millis(1000, 8000));
+    }
 }
 
 async fn hold(scene: &Scene, unit: usize, random: &mut Random) {

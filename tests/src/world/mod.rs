@@ -13,6 +13,7 @@
 mod defects;
 mod hearing;
 mod initiator;
+mod leaving;
 mod ledger;
 mod leg;
 mod login;
@@ -29,8 +30,11 @@ mod recovery;
 mod scene;
 mod session;
 mod spoiled_mover;
+mod spoiled_session;
 mod spoiled_store;
+mod tally;
 mod task;
+mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,6 +53,7 @@ use tokio::time::{sleep, timeout};
 
 pub use defects::Defect;
 pub use ledger::{Check, Violation};
+pub use tally::{Mishap, Tally};
 
 use ledger::Ledger;
 use model::BLOCK;
@@ -66,9 +71,11 @@ pub struct Report {
     pub violations: Vec<Violation>,
     /// Everything of note that happened, in order.
     pub trace: Vec<String>,
+    /// What the wire did to PDUs.
+    pub tally: Tally,
 }
 
-/// Runs the world of a seed to its end, with sessions of an ErrorRecoveryLevel. Above 0 the wire loses PDUs.
+/// Runs the world of a seed to its end, with sessions of an ErrorRecoveryLevel.
 #[must_use]
 pub fn run(seed: u64, level: u8) -> Report {
     run_with(seed, level, None)
@@ -107,7 +114,8 @@ impl World {
         // Some worlds are kind, so that what hides behind faults elsewhere shows there.
         let misfortune = random.percent(75);
         let parameters = parameters(&mut random, level);
-        let mischief = if level > 0 { random.pick(&[0, 5, 30]) } else { 0 };
+        // In some the wire is kind as well.
+        let mischief = random.pick(&[0, 5, 30]);
         let command_window = parameters.command_window;
         let pool = BufPool::new(random.pick(&[1 << 20, 4 << 20, 16 << 20]));
         let stores: Vec<_> = (0..UNITS).map(|_| store()).collect();
@@ -190,6 +198,7 @@ impl World {
         Report {
             violations: scene.ledger.violations(),
             trace: scene.ledger.trace(),
+            tally: scene.tally(),
         }
     }
 }
@@ -272,7 +281,7 @@ fn parameters(random: &mut Random, level: u8) -> Parameters {
         initial_r2t: random.percent(50),
         immediate_data: random.percent(80),
         command_window: random.pick(&[4, 16, 128]),
-        nop_interval: Duration::from_secs(5),
+        nop_interval: Duration::from_secs(random.pick(&[1, 5])),
         nop_timeout: Duration::from_secs(5),
         data_out_timeout: Duration::from_secs(10),
         response_timeout: Duration::from_secs(20),

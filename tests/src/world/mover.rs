@@ -17,7 +17,7 @@ use target_core::iscsi::SessionParams;
 use target_core::replay::{Replay, ReplayRules, Segment};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::pipe::{Pdu, Receiver, Sender};
+use super::pipe::{Damage, Pdu, Receiver, Sender};
 
 /// The target's end of a simulated connection.
 #[derive(Debug)]
@@ -92,8 +92,13 @@ impl SimMover {
 
     fn arrived(&mut self, pdu: Pdu) {
         let Pdu {
-            bhs, data, damaged, ..
+            bhs, data, damage, ..
         } = pdu;
+        if damage == Damage::Header {
+            let closed = TransportClosed::Framing("a header digest does not match".into());
+            return self.notices.push_back(Notify::Closed(closed));
+        }
+        let damaged = damage == Damage::Data;
         match Request::decode(&bhs) {
             Err(error) => self.notices.push_back(Notify::Malformed { bhs, error }),
             Ok(Request::DataOut(pdu)) => {

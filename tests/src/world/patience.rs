@@ -15,6 +15,9 @@ impl Session {
             self.recover();
         }
         let now = Instant::now();
+        if self.falls() {
+            return self.fall_when_late(now);
+        }
         // Where PDUs are lost it takes as long as it takes to get through.
         let patience = MANAGEMENT_PATIENCE * if self.recovers() { 6 } else { 1 };
         let late: Vec<u32> = self
@@ -78,8 +81,22 @@ impl Session {
             self.manage_tasks(Function::AbortTask, unit, vec![itt]);
         }
     }
+
+    /// At level 0 whatever is not answered may have been lost: nobody waits for it longer than that.
+    fn fall_when_late(&mut self, now: Instant) {
+        let tasks = self.tasks.values().map(|task| task.sent_at);
+        let tmfs = self.tmfs.values().map(|tmf| tmf.sent_at);
+        let pings = self.pings.values().map(|ping| ping.sent_at);
+        let partings = self.partings.values().map(|parting| parting.sent_at);
+        let mut all = tasks.chain(tmfs).chain(pings).chain(partings);
+        if all.any(|sent_at| now - sent_at > LOSSY_PATIENCE) {
+            self.fall("something is not answered");
+        }
+    }
 }
 
+/// How long anything may take where PDUs are lost for ever.
+const LOSSY_PATIENCE: Duration = Duration::from_secs(4);
 /// How long task management may take: the patience for Data-Out that is owed, the network, and some.
 const MANAGEMENT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a command may take: longer than stores hold and fences stand.

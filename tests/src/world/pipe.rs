@@ -19,19 +19,30 @@ pub(crate) struct Pdu {
     pub(crate) bhs: [u8; BHS_LEN],
     /// Its data segment.
     pub(crate) data: Vec<u8>,
-    /// The data digest does not match when it arrives.
-    pub(crate) damaged: bool,
+    /// What digests say of it when it arrives.
+    pub(crate) damage: Damage,
     /// Beside the wire: the memory that an RDMA initiator opens for a command.
     pub(crate) opened: Option<Opened>,
 }
 
+/// What was damaged on the way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Damage {
+    None,
+    /// The data digest does not match.
+    Data,
+    /// The header digest does not: nobody knows where the next PDU begins.
+    Header,
+}
+
 impl Pdu {
-    /// A sound one.
-    pub(crate) fn new(bhs: [u8; BHS_LEN], data: Vec<u8>) -> Self {
+    /// A sound one. Its header says how long its data are.
+    pub(crate) fn new(mut bhs: [u8; BHS_LEN], data: Vec<u8>) -> Self {
+        bhs[5..8].copy_from_slice(&(data.len() as u32).to_be_bytes()[1..]);
         Self {
             bhs,
             data,
-            damaged: false,
+            damage: Damage::None,
             opened: None,
         }
     }

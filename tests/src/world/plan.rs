@@ -79,6 +79,8 @@ pub(crate) enum Step {
     Manage(Function),
     /// Pings.
     Ping,
+    /// Asks about the target.
+    Ask,
     /// Logs out, whatever is outstanding, and in again.
     Logout,
     /// Logs in again beside the old connection.
@@ -99,10 +101,11 @@ impl Step {
     /// Draws one.
     pub(crate) fn draw(random: &mut Random) -> Self {
         match random.below(1000) {
-            0..845 => Self::Command,
-            845..860 => Self::Join,
-            860..870 => Self::LoseOne,
-            870..880 => Self::CloseOne,
+            0..820 => Self::Command,
+            820..835 => Self::Ask,
+            835..855 => Self::Join,
+            855..865 => Self::LoseOne,
+            865..880 => Self::CloseOne,
             880..910 => Self::Manage(Function::AbortTask),
             910..920 => Self::Manage(Function::AbortTaskSet),
             920..930 => Self::Manage(Function::ClearTaskSet),

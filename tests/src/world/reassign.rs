@@ -2,10 +2,9 @@
 //! take leave of it, and goes on with its tasks on another one.
 
 use iscsi_proto::pdu::{Function, TmfResponse};
-use tokio::time::Instant;
 
 use super::ledger::Check;
-use super::session::Session;
+use super::session::{Session, Tmf};
 
 impl Session {
     pub(crate) fn reassigns(&self) -> bool {
@@ -17,7 +16,9 @@ impl Session {
         self.pings.retain(|_, ping| ping.leg != cid);
         self.settle_tmfs_of(cid);
         for itt in self.tasks_of(cid).into_iter().chain(self.tasks_moving_to(cid)) {
-            let task = self.tasks.get(&itt).expect("found above");
+            let task = self.tasks.get_mut(&itt).expect("found above");
+            // It may have ended, and its status have gone with the connection while the abort was on its way.
+            task.may_be_gone |= task.aborting;
             // It may have been asked for on yet another connection.
             let mut tmfs = self.tmfs.values();
             let is_asked_for =
@@ -31,7 +32,8 @@ impl Session {
     }
 
     /// A TASK REASSIGN that was sent on a connection is answered.
-    pub(crate) fn reassigned(&mut self, leg: u16, itt: u32, response: TmfResponse, asked_at: Instant) {
+    pub(crate) fn reassigned(&mut self, leg: u16, tmf: &Tmf, response: TmfResponse) {
+        let itt = tmf.covers[0];
         let excused = self
             .tasks
             .get(&itt)
@@ -51,15 +53,15 @@ impl Session {
                 task.moving_to = None;
             }
             // Said twice, and heard twice.
-            TmfResponse::TaskStillAllegiant if task.leg == leg => {}
+            TmfResponse::TaskStillAllegiant if task.leg == leg => task.moving_to = None,
             TmfResponse::TaskDoesNotExist if task.aborting => task.leg = leg,
             TmfResponse::TaskDoesNotExist if !task.cmd_sn.precedes(exp_cmd_sn) => {
                 task.leg = leg;
                 task.moving_to = None;
                 self.retry(itt);
             }
-            // The command was said again since it was asked for: this answer was lost on its way, and is older.
-            TmfResponse::TaskDoesNotExist if task.said_at > asked_at => task.moving_to = None,
+            // The command was said again, and came behind the request: this answer was lost on its way, and is older.
+            TmfResponse::TaskDoesNotExist if tmf.is_early || task.said > tmf.tick => task.moving_to = None,
             TmfResponse::TaskDoesNotExist if excused => task.leg = leg,
             other => self.violated(
                 Check::AnsweredOnce,

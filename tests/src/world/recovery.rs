@@ -35,7 +35,7 @@ impl Session {
             run_length: run.1,
         });
         self.note(format_args!("-> snack {kind:?} of {itt} on {leg}: {run:?}"));
-        self.send(leg, &request, Vec::new(), false);
+        self.send(leg, &request, Vec::new());
     }
 
     /// A Data-In was taken: acknowledges it, or asks for those before it.
@@ -65,6 +65,10 @@ impl Session {
         let next = task.next_data_sn();
         if next >= response.exp_data_sn {
             return true;
+        }
+        if self.falls() {
+            self.fall("Data-In are missing before a response");
+            return false;
         }
         let run = (next, response.exp_data_sn - next);
         self.snack(leg, SnackType::DataOrR2t, response.itt, Ttt::RESERVED, run);
@@ -120,7 +124,7 @@ impl Session {
             exp_stat_sn: self.exp_stat_sn(leg),
         });
         self.fillers.insert(itt);
-        self.send(leg, &request, b"ping".to_vec(), false);
+        self.send(leg, &request, b"ping".to_vec());
     }
 
     /// Numbered requests that the target has not received are sent again as they were; so are immediate ones that were
@@ -134,7 +138,7 @@ impl Session {
             .filter(|(_, task)| now - task.said_at > AGAIN)
             // One whose connection is gone, or that may be elsewhere already, is said again when its reassignment is answered.
             .filter(|(_, task)| self.legs.iter().any(|leg| leg.cid == task.leg))
-            .filter(|(_, task)| task.moving_to.is_none_or(|cid| cid == task.leg))
+            .filter(|(_, task)| task.moving_to.is_none())
             .map(|(itt, _)| *itt)
             .collect();
         for itt in unheard {
@@ -143,11 +147,8 @@ impl Session {
         // Pings and commands that were aborted on their way leave numbers to be filled.
         let numbers: Vec<(Sn, u16)> = self.under_way.iter().copied().collect();
         for (cmd_sn, leg) in numbers {
-            let mut tasks = self.tasks.values();
-            let is_command = tasks.any(|task| task.cmd_sn == cmd_sn && !task.aborting);
-            if !is_command && !cmd_sn.precedes(exp_cmd_sn) && self.leg(leg).is_some() {
-                let itt = self.ping_as(leg, cmd_sn);
-                self.fillers.insert(itt);
+            if !self.is_command(cmd_sn) && !cmd_sn.precedes(exp_cmd_sn) && self.leg(leg).is_some() {
+                self.fill(leg, cmd_sn);
             }
         }
         self.pings_again(now);
@@ -220,7 +221,7 @@ impl Session {
             };
             parting.said_at = now;
             let (leg, request) = (parting.by, parting.request.clone());
-            self.send(leg, &request, Vec::new(), false);
+            self.send(leg, &request, Vec::new());
         }
     }
 }

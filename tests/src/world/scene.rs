@@ -1,19 +1,22 @@
 //! What all actors of a world share: the target, the stores, the models of what they hold, and the clock of events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use backstores::{BufPool, FaultStore};
-use iscsi_proto::IscsiName;
+use iscsi_proto::{IscsiName, Tsih};
 use iser_transport::CmHeader;
 use iser_transport::sim::SimQueuePair;
-use target_core::iscsi::Node;
+use target_core::iscsi::{Node, Order};
 use tokio::sync::mpsc;
 
 use super::ledger::Ledger;
 use super::model::{ChangeId, Model};
 use super::pipe::{Receiver, Sender};
+use super::spoiled_session::Strays;
+use super::tally::{Mishap, Tally};
 
 /// A connection that an initiator opened: the target's end.
 #[derive(Debug)]
@@ -40,8 +43,12 @@ pub(crate) struct Scene {
     pub(crate) command_window: u16,
     /// ErrorRecoveryLevel.
     pub(crate) level: u8,
-    /// PDUs of a thousand that the wire loses, and as many that it lets be overtaken.
+    /// PDUs of a thousand that the wire loses, as many that it damages, and as many that it lets be overtaken.
     pub(crate) mischief: u64,
+    tally: Mutex<Tally>,
+    pub(crate) strays: Strays,
+    /// Sessions that the target was told to end.
+    ordered: Mutex<BTreeSet<u16>>,
     /// Initiators that are not done.
     pub(crate) busy: AtomicUsize,
     resets: Mutex<Vec<Reset>>,
@@ -83,6 +90,9 @@ impl Scene {
             command_window,
             level,
             mischief,
+            tally: Mutex::default(),
+            strays: Strays::default(),
+            ordered: Mutex::default(),
             busy: AtomicUsize::new(initiators),
             resets: Mutex::default(),
             lost: Mutex::default(),
@@ -103,6 +113,27 @@ impl Scene {
 
     pub(crate) fn model(&self, unit: usize) -> MutexGuard<'_, Model> {
         self.models[unit].lock().expect("nothing panics while it is held")
+    }
+
+    /// The wire did something to a PDU.
+    pub(crate) fn count(&self, name: &'static str, mishap: Mishap) {
+        self.tally.lock().expect("plain data").count(name, mishap);
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally.lock().expect("plain data").clone()
+    }
+
+    /// The target's owner wants a session to end.
+    pub(crate) fn order(&self, tsih: Tsih, within: Duration) {
+        self.ledger
+            .note(format_args!("session {} is to end within {within:?}", tsih.0));
+        self.ordered.lock().expect("plain data").insert(tsih.0);
+        self.node.order_session(tsih, Order::Logout { within });
+    }
+
+    pub(crate) fn is_ordered(&self, tsih: Tsih) -> bool {
+        self.ordered.lock().expect("plain data").contains(&tsih.0)
     }
 
     /// Whether any store holds operations back.

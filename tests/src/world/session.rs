@@ -1,5 +1,5 @@
 //! An initiator's end of one session: it sends, and keeps count of what is outstanding. What it hears is in `hearing.rs`,
-//! what it does about silence in `patience.rs`, a single connection in `leg.rs`, a single command in `task.rs`.
+//! what it does about silence in `patience.rs`, about connections that end in `leaving.rs`, a single connection in `leg.rs`, a single command in `task.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -8,19 +8,22 @@ use std::task::Poll;
 
 use iscsi_proto::pdu::{
     DataOut, Function, LogoutReason, LogoutRequest, NopOut, Request, ScsiCommand, TaskManagementRequest,
+    TextRequest,
 };
 use iscsi_proto::{Cid, Itt, Lun, Sn, Ttt};
 use iser_transport::Opened;
 use tokio::time::Instant;
 
+use super::leaving::Parting;
 use super::ledger::Check;
 use super::leg::Leg;
 use super::login::Terms;
-use super::pipe::Pdu;
+use super::pipe::{Damage, Pdu};
 use super::plan::Command;
 use super::random::Random;
 use super::scene::Scene;
 use super::task::Task;
+use super::wire::Fate;
 
 /// A session in full feature phase.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(crate) struct Session {
     pub(crate) id: u8,
     pub(crate) random: Random,
     pub(crate) legs: Vec<Leg>,
+    /// Connections that broke, and whose end the target cannot have heard of.
+    pub(crate) ghosts: Vec<Leg>,
     /// Whose turn it is to be heard first.
     turn: usize,
     /// To be heard next.
@@ -54,8 +59,12 @@ pub(crate) struct Session {
     pub(crate) free: Vec<u32>,
     next_itt: u32,
     next_cid: u16,
-    logout: Option<(u16, Request)>,
+    logout: Option<u16>,
     pub(crate) logged_out: bool,
+    /// Something went wrong that only another session can mend.
+    pub(crate) has_fallen: bool,
+    /// The target wants the session to end.
+    pub(crate) is_asked_to_leave: bool,
 }
 
 /// A task management request that has not been answered.
@@ -70,28 +79,11 @@ pub(crate) struct Tmf {
     pub(crate) function: Function,
     pub(crate) covers: Vec<u32>,
     pub(crate) sent_at: Instant,
+    /// When, among all that happens at the same time.
+    pub(crate) tick: u64,
+    /// Some task that it concerns was not known to have arrived.
+    pub(crate) is_early: bool,
     pub(crate) reset: Option<usize>,
-}
-
-/// A logout of one connection that has not been answered.
-#[derive(Clone, Debug)]
-pub(crate) struct Parting {
-    pub(crate) cid: u16,
-    /// The connection that it was sent on.
-    pub(crate) by: u16,
-    pub(crate) request: Request,
-    pub(crate) sent_at: Instant,
-    pub(crate) said_at: Instant,
-}
-
-impl Parting {
-    /// Whether it is one after which tasks may be taken up by another connection.
-    pub(crate) fn keeps_tasks(&self) -> bool {
-        let Request::Logout(pdu) = &self.request else {
-            return false;
-        };
-        pdu.reason == LogoutReason::RemoveConnectionForRecovery
-    }
 }
 
 /// A ping that has not been answered.
@@ -110,6 +102,7 @@ impl Session {
             id,
             random,
             legs: vec![leg],
+            ghosts: Vec::new(),
             turn: 0,
             overtaken: None,
             terms,
@@ -129,7 +122,35 @@ impl Session {
             next_cid: 1,
             logout: None,
             logged_out: false,
+            has_fallen: false,
+            is_asked_to_leave: false,
         }
+    }
+
+    /// Whether what is lost on the way ends the session: session recovery (RFC 7143 §7.1.4.4) is all there is at level 0.
+    pub(crate) fn falls(&self) -> bool {
+        self.terms.is_lossy && !self.recovers()
+    }
+
+    pub(crate) fn fall(&mut self, why: impl std::fmt::Display) {
+        if !self.has_fallen {
+            self.note(format_args!("falls: {why}"));
+        }
+        self.has_fallen = true;
+    }
+
+    /// A rule is broken, unless what the wire did explains it.
+    pub(crate) fn missed(&mut self, check: Check, detail: impl std::fmt::Display) {
+        if self.falls() {
+            self.fall(detail);
+        } else {
+            self.violated(check, detail);
+        }
+    }
+
+    /// Whether the target was told to end this session.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.scene.is_ordered(self.terms.tsih)
     }
 
     /// What comes next, on whichever connection; `None` for its end. Never ready without a connection.
@@ -222,9 +243,9 @@ impl Session {
         self.fresh_itt()
     }
 
-    pub(crate) fn send(&mut self, leg: u16, request: &Request, data: Vec<u8>, damaged: bool) {
+    pub(crate) fn send(&mut self, leg: u16, request: &Request, data: Vec<u8>) {
         if let Some(leg) = self.leg(leg) {
-            leg.send(request, data, damaged);
+            leg.send(request, data);
         }
     }
 
@@ -280,13 +301,14 @@ impl Session {
 
     fn say(&mut self, itt: u32) {
         let damaged = self.random.percent(1);
+        let said = self.scene.tick();
         let Some(task) = self.tasks.get_mut(&itt) else {
             return;
         };
         task.said_at = Instant::now();
+        task.said = said;
         let (immediate, unsolicited) = task.first;
         let damaged = damaged && immediate > 0 && !self.terms.rdma;
-        task.damaged |= damaged;
         let (leg, unit) = (task.leg, task.unit);
         let mut pdu = ScsiCommand {
             immediate: false,
@@ -309,15 +331,25 @@ impl Session {
             unasked: immediate + unsolicited,
         });
         pdu.exp_stat_sn = self.exp_stat_sn(leg);
-        if let Some(leg) = self.leg(leg) {
-            leg.put(Pdu {
-                damaged,
+        self.put(
+            itt,
+            leg,
+            Pdu {
+                damage: if damaged { Damage::Data } else { Damage::None },
                 opened,
                 ..Pdu::new(Request::ScsiCommand(pdu).encode(), first)
-            });
-        }
+            },
+        );
         if unsolicited > 0 {
             self.data_out(itt, Ttt::RESERVED, immediate, immediate + unsolicited);
+        }
+    }
+
+    /// Sends a PDU of a task.
+    fn put(&mut self, itt: u32, leg: u16, pdu: Pdu) {
+        let fate = self.leg(leg).map(|leg| leg.put(pdu));
+        if let Some(task) = self.tasks.get_mut(&itt) {
+            task.damaged |= fate == Some(Fate::DataDamaged);
         }
     }
 
@@ -330,7 +362,6 @@ impl Session {
             let Some(task) = self.tasks.get_mut(&itt) else {
                 return;
             };
-            task.damaged |= damaged;
             let data = task.command.data_out[at..at + len].to_vec();
             let (leg, unit) = (task.leg, task.unit);
             let request = Request::DataOut(DataOut {
@@ -342,7 +373,9 @@ impl Session {
                 data_sn,
                 offset: at as u32,
             });
-            self.send(leg, &request, data, damaged);
+            let damage = if damaged { Damage::Data } else { Damage::None };
+            let pdu = Pdu::new(request.encode(), data);
+            self.put(itt, leg, Pdu { damage, ..pdu });
             at += len;
             data_sn += 1;
         }
@@ -386,6 +419,12 @@ impl Session {
                 task.aborting = true;
             }
         }
+        if !matches!(function, Function::AbortTask | Function::TaskReassign) {
+            // It may come before an earlier request that concerns one of its tasks alone.
+            let others = self.tasks.values_mut().filter(|task| task.unit == unit);
+            let others = others.filter(|task| task.aborting);
+            others.for_each(|task| task.may_be_gone = true);
+        }
         // Where nothing is missing it does not matter which of both is said.
         let exp_data_sn = match function {
             Function::TaskReassign if self.random.percent(50) => self.tasks[&covers[0]].next_data_sn(),
@@ -407,7 +446,11 @@ impl Session {
         self.note(format_args!(
             "-> {itt:#x} on {leg} {function:?} lun {unit} of {covers:x?}"
         ));
-        self.send(leg, &request, Vec::new(), false);
+        self.send(leg, &request, Vec::new());
+        let exp_cmd_sn = self.exp_cmd_sn;
+        let is_early = covers
+            .iter()
+            .any(|itt| !self.tasks[itt].cmd_sn.precedes(exp_cmd_sn));
         let tmf = Tmf {
             leg,
             unit,
@@ -416,6 +459,8 @@ impl Session {
             function,
             covers,
             sent_at: Instant::now(),
+            tick: self.scene.tick(),
+            is_early,
             reset,
         };
         self.tmfs.insert(itt, tmf);
@@ -431,6 +476,27 @@ impl Session {
         self.pings.insert(itt, Ping { leg, cmd_sn, sent_at });
     }
 
+    /// Asks about the target, in turn among the commands. It is answered as a ping is.
+    pub(crate) fn ask(&mut self) {
+        let leg = self.any_leg();
+        let cmd_sn = self.number(leg);
+        let itt = self.fresh_itt();
+        let request = Request::Text(TextRequest {
+            immediate: false,
+            is_final: true,
+            continues: false,
+            lun: Lun::ZERO,
+            itt: Itt(itt),
+            ttt: Ttt::RESERVED,
+            cmd_sn,
+            exp_stat_sn: self.exp_stat_sn(leg),
+        });
+        self.note(format_args!("-> {itt:#x} on {leg} cmdsn {} asks", cmd_sn.0));
+        self.send(leg, &request, b"SendTargets=\0".to_vec());
+        let sent_at = Instant::now();
+        self.pings.insert(itt, Ping { leg, cmd_sn, sent_at });
+    }
+
     /// Sends a ping with a number of its own choice; its tag.
     pub(crate) fn ping_as(&mut self, leg: u16, cmd_sn: Sn) -> u32 {
         let itt = self.fresh_itt();
@@ -442,45 +508,37 @@ impl Session {
             cmd_sn,
             exp_stat_sn: self.exp_stat_sn(leg),
         });
-        self.send(leg, &request, b"ping".to_vec(), false);
+        self.send(leg, &request, b"ping".to_vec());
         itt
     }
 
     /// Asks to end the session. Where PDUs are lost it must not be one that waits for others.
     pub(crate) fn log_out(&mut self) {
         let leg = self.any_leg();
-        let cmd_sn = (!self.recovers()).then(|| self.number(leg));
+        let is_open = !self.max_cmd_sn.precedes(self.cmd_sn);
+        let cmd_sn = (!self.recovers() && is_open).then(|| self.number(leg));
         self.note(format_args!("-> logout on {leg}"));
-        let (_, request) = self.logout_as(leg, LogoutReason::CloseSession, leg, cmd_sn);
-        self.logout = Some((leg, request));
+        self.logout_as(leg, LogoutReason::CloseSession, leg, cmd_sn);
+        self.logout = Some(leg);
     }
 
-    /// Says once more that the session is to end.
+    /// Says once more that the session is to end; by another connection when the first one is gone.
     pub(crate) fn log_out_again(&mut self) {
-        if let Some((leg, request)) = self.logout.clone() {
-            self.send(leg, &request, Vec::new(), false);
-        }
-    }
-
-    /// Asks to end one connection, by way of itself or of another; it is answered sooner or later.
-    pub(crate) fn part(&mut self, by: u16, reason: LogoutReason, cid: u16) {
-        let (itt, request) = self.logout_as(by, reason, cid, None);
-        self.note(format_args!("-> {itt:#x} {reason:?} of {cid} on {by}"));
-        let now = Instant::now();
-        let parting = Parting {
-            cid,
-            by,
-            request,
-            sent_at: now,
-            said_at: now,
+        let Some(leg) = self.logout else { return };
+        let leg = match self.leg(leg) {
+            Some(_) => leg,
+            None => self.any_leg(),
         };
-        self.partings.insert(itt, parting);
-        if let Some(leg) = self.leg(cid) {
-            leg.is_closing = true;
-        }
+        self.logout_as(leg, LogoutReason::CloseSession, leg, None);
     }
 
-    fn logout_as(&mut self, leg: u16, reason: LogoutReason, cid: u16, cmd_sn: Option<Sn>) -> (u32, Request) {
+    pub(crate) fn logout_as(
+        &mut self,
+        leg: u16,
+        reason: LogoutReason,
+        cid: u16,
+        cmd_sn: Option<Sn>,
+    ) -> (u32, Request) {
         let itt = self.fresh_itt();
         let request = Request::Logout(LogoutRequest {
             immediate: cmd_sn.is_none(),
@@ -490,107 +548,8 @@ impl Session {
             cmd_sn: cmd_sn.unwrap_or(self.cmd_sn),
             exp_stat_sn: self.exp_stat_sn(leg),
         });
-        self.send(leg, &request, Vec::new(), false);
+        self.send(leg, &request, Vec::new());
         (itt, request)
-    }
-
-    /// A connection breaks. What went by it is open until the target is known to have noticed.
-    pub(crate) fn lose_leg(&mut self, cid: u16) {
-        self.note(format_args!("connection {cid} breaks"));
-        self.legs.retain(|leg| leg.cid != cid);
-        self.pings.retain(|_, ping| ping.leg != cid);
-    }
-
-    /// The target has taken leave of a connection: its tasks have ended without a status, its requests are answered by
-    /// nothing, and numbers that it may have lost are filled.
-    pub(crate) fn leg_is_over(&mut self, cid: u16) {
-        self.pings.retain(|_, ping| ping.leg != cid);
-        let over: Vec<u32> = self.tasks_of(cid);
-        for itt in over {
-            let task = self.tasks.remove(&itt).expect("found above");
-            task.aborted(&self.scene);
-            self.dead.insert(itt);
-        }
-        self.settle_tmfs_of(cid);
-        // What was about to move there has ended if it had, and is adrift if not.
-        for itt in self.tasks_moving_to(cid) {
-            let task = self.tasks.get_mut(&itt).expect("found above");
-            task.may_be_gone = true;
-            let unit = task.unit;
-            if !task.aborting {
-                self.manage_tasks(Function::AbortTask, unit, vec![itt]);
-            }
-        }
-        self.fill_numbers_of(cid);
-    }
-
-    /// Requests that a connection has taken with it are answered by nothing.
-    pub(crate) fn settle_tmfs_of(&mut self, cid: u16) {
-        let unanswered: Vec<u32> = self
-            .tmfs
-            .iter()
-            .filter(|(_, tmf)| tmf.leg == cid)
-            .map(|(itt, _)| *itt)
-            .collect();
-        for itt in unanswered {
-            // One may have left with another that repeats it.
-            let Some(tmf) = self.forget_tmf(itt) else {
-                continue;
-            };
-            // Whether it was done nobody knows.
-            for covered in tmf.covers {
-                if tmf.function == Function::TaskReassign {
-                    continue;
-                }
-                if let Some(task) = self.tasks.get_mut(&covered) {
-                    task.may_be_gone = true;
-                    let unit = task.unit;
-                    self.manage_tasks(Function::AbortTask, unit, vec![covered]);
-                }
-            }
-        }
-    }
-
-    /// A task management request is not waited for any more, nor is what it repeats.
-    pub(crate) fn forget_tmf(&mut self, itt: u32) -> Option<Tmf> {
-        let tmf = self.tmfs.remove(&itt)?;
-        let mut before = tmf.repeats;
-        let mut resets: Vec<usize> = tmf.reset.into_iter().collect();
-        while let Some(repeated) = before.and_then(|itt| self.tmfs.remove(&itt)) {
-            before = repeated.repeats;
-            resets.extend(repeated.reset);
-        }
-        resets.into_iter().for_each(|reset| self.scene.reset_ended(reset));
-        Some(tmf)
-    }
-
-    /// Numbers that a connection may have lost are filled, but for those of commands that are going to be sent again.
-    pub(crate) fn fill_numbers_of(&mut self, cid: u16) {
-        self.under_way
-            .retain(|(cmd_sn, _)| !cmd_sn.precedes(self.exp_cmd_sn));
-        for place in 0..self.under_way.len() {
-            let (cmd_sn, leg) = self.under_way[place];
-            let mut tasks = self.tasks.values();
-            let is_command = tasks.any(|task| task.cmd_sn == cmd_sn && !task.aborting);
-            if leg == cid && !is_command {
-                let leg = self.any_leg();
-                self.under_way[place].1 = leg;
-                let itt = self.ping_as(leg, cmd_sn);
-                self.fillers.insert(itt);
-            }
-        }
-    }
-
-    pub(crate) fn tasks_of(&self, cid: u16) -> Vec<u32> {
-        let of_leg = self.tasks.iter().filter(|(_, task)| task.leg == cid);
-        of_leg.map(|(itt, _)| *itt).collect()
-    }
-
-    /// Tasks of connections that are gone, which were to go on with this one.
-    pub(crate) fn tasks_moving_to(&self, cid: u16) -> Vec<u32> {
-        let moving = |task: &Task| task.leg != cid && task.moving_to == Some(cid);
-        let moving = self.tasks.iter().filter(|(_, task)| moving(task));
-        moving.map(|(itt, _)| *itt).collect()
     }
 
     /// What is still open when the connection is gone.

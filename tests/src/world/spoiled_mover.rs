@@ -1,13 +1,16 @@
 //! A data mover with a planted defect: it changes what the target submits, now and then.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use backstores::BufPool;
 use bytes::Bytes;
-use iscsi_proto::pdu::{NopOut, Request, Residual, Response, ScsiResponse, ScsiResponseCode, Snack};
+use iscsi_proto::pdu::{
+    NopOut, Request, Residual, Response, ScsiResponse, ScsiResponseCode, Snack, SnackType,
+};
 use iscsi_proto::{Itt, Lun, Sn, Ttt};
+use target_core::data_out::OutRemains;
 use target_core::datamover::{
     DataMover, GetData, Notify, Numbering, PutData, TaskRemains, TransportClosed, Unsent,
 };
@@ -16,6 +19,7 @@ use target_core::replay::SentTask;
 
 use super::defects::Defect;
 use super::scene::Scene;
+use super::spoiled_session::Ear;
 
 /// The mover around a sound one.
 #[derive(Debug)]
@@ -30,8 +34,15 @@ pub(crate) struct SpoiledMover<M> {
     /// Slots of the command window that are lost.
     leaked: u32,
     released: Option<Itt>,
-    /// Behind all responses sent.
-    stat_sn: Sn,
+    ear: Ear,
+    /// What tells it from other movers.
+    id: u64,
+    /// Of its session, once it has one.
+    tsih: u16,
+    /// Responses sent.
+    responses: u32,
+    /// Tasks that were taken up here.
+    adopted: BTreeSet<u32>,
     /// What waits until the store goes on.
     waiting: VecDeque<Submission>,
     /// The connection is gone, and nobody is told.
@@ -51,6 +62,7 @@ enum Submission {
 
 impl<M: DataMover> SpoiledMover<M> {
     pub(crate) fn new(inner: M, scene: Arc<Scene>, defect: Defect) -> Self {
+        let id = scene.tick();
         Self {
             inner,
             scene,
@@ -59,7 +71,11 @@ impl<M: DataMover> SpoiledMover<M> {
             shift: 0,
             leaked: 0,
             released: None,
-            stat_sn: Sn(0),
+            ear: Ear::new(),
+            id,
+            tsih: 0,
+            responses: 0,
+            adopted: BTreeSet::new(),
             waiting: VecDeque::new(),
             haunted: false,
             pongs: VecDeque::new(),
@@ -99,6 +115,13 @@ impl<M: DataMover> SpoiledMover<M> {
     }
 
     fn control(&mut self, mut pdu: Response, data: Bytes) {
+        if let Response::Login(login) = &pdu {
+            self.tsih = login.tsih.0;
+        }
+        while let Some((pdu, data)) = self.scene.strays.find(self.tsih, self.id) {
+            self.shift = self.shift.wrapping_add(1);
+            self.send(pdu, data);
+        }
         if let Response::NopIn(nop) = &pdu
             && self.haunted
             && nop.ttt != Ttt::RESERVED
@@ -108,6 +131,13 @@ impl<M: DataMover> SpoiledMover<M> {
         if let Response::ScsiResponse(response) = &mut pdu {
             if self.strikes(Defect::LostResponse) {
                 self.shift = self.shift.wrapping_sub(1);
+                return;
+            }
+            if self.strikes(Defect::StrayResponse) {
+                self.shift = self.shift.wrapping_sub(1);
+                return self.scene.strays.leave(self.tsih, self.id, pdu, data);
+            }
+            if self.defect == Defect::LostStatusOfReassigned && self.adopted.contains(&response.itt.0) {
                 return;
             }
             if self.strikes(Defect::WrongResidual) {
@@ -141,6 +171,7 @@ impl<M: DataMover> SpoiledMover<M> {
     }
 
     fn send(&mut self, mut pdu: Response, data: Bytes) {
+        let is_ping = matches!(&pdu, Response::NopIn(nop) if nop.ttt != Ttt::RESERVED);
         let (stat_sn, exp_cmd_sn, max_cmd_sn) = match &mut pdu {
             Response::AsyncMessage(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
             Response::Logout(pdu) => (&mut pdu.stat_sn, &mut pdu.exp_cmd_sn, &mut pdu.max_cmd_sn),
@@ -152,8 +183,20 @@ impl<M: DataMover> SpoiledMover<M> {
                 return self.inner.send_control(pdu, data);
             }
         };
+        if !is_ping {
+            self.responded();
+        }
         self.spoil(stat_sn, exp_cmd_sn, max_cmd_sn);
         self.inner.send_control(pdu, data);
+    }
+
+    /// A response is about to be sent.
+    fn responded(&mut self) {
+        if self.defect == Defect::SharedStatSn {
+            self.responses += 1;
+            let all = self.scene.strays.count(self.tsih);
+            self.shift = all.wrapping_sub(self.responses);
+        }
     }
 
     fn spoil(&mut self, stat_sn: &mut Sn, exp_cmd_sn: &mut Sn, max_cmd_sn: &mut Sn) {
@@ -166,12 +209,16 @@ impl<M: DataMover> SpoiledMover<M> {
         if self.strikes(Defect::ShrinkingWindow) {
             self.leaked = 1;
         }
-        self.stat_sn = stat_sn.next();
+        self.ear.stat_sn = stat_sn.next();
+        self.ear.exp_cmd_sn = *exp_cmd_sn;
         *stat_sn = stat_sn.plus(self.shift);
         *max_cmd_sn = max_cmd_sn.minus(self.leaked);
     }
 
     fn put(&mut self, mut put: PutData) {
+        if put.last.is_some() {
+            self.responded();
+        }
         let Numbering {
             stat_sn,
             exp_cmd_sn,
@@ -240,6 +287,15 @@ impl<M: DataMover> DataMover for SpoiledMover<M> {
     }
 
     fn snack(&mut self, snack: &Snack, numbering: Numbering) -> Result<(), Unsent> {
+        if self.defect == Defect::GreedyDataAck && snack.kind == SnackType::DataAck {
+            for more in (1..8).rev() {
+                let begin_run = snack.begin_run + more;
+                let snack = snack.clone();
+                if self.inner.snack(&Snack { begin_run, ..snack }, numbering).is_ok() {
+                    return Ok(());
+                }
+            }
+        }
         self.inner.snack(snack, numbering)
     }
 
@@ -264,6 +320,14 @@ impl<M: DataMover> DataMover for SpoiledMover<M> {
         next_data_sn: u32,
         numbering: Numbering,
     ) -> Result<(), Unsent> {
+        self.adopted.insert(itt.0);
+        if self.defect == Defect::ForgottenDataOut {
+            let nothing = TaskRemains {
+                out: OutRemains::default(),
+                ..remains
+            };
+            return self.inner.adopt(itt, nothing, next_data_sn, numbering);
+        }
         if self.defect == Defect::ForgottenRemains {
             // As if nothing had been sent.
             let nothing = TaskRemains {
@@ -297,9 +361,7 @@ impl<M: DataMover> DataMover for SpoiledMover<M> {
                 Poll::Pending
             }
             Poll::Ready(mut notify) => {
-                if self.defect == Defect::ImaginedAcknowledgement {
-                    imagine(&mut notify, self.stat_sn);
-                }
+                self.ear.mishear(self.defect, &mut notify);
                 Poll::Ready(notify)
             }
             Poll::Pending => Poll::Pending,
@@ -333,19 +395,6 @@ fn good(itt: Itt, numbering: Numbering, residual: Residual) -> Response {
         max_cmd_sn: numbering.max_cmd_sn,
         exp_data_sn: 0,
     })
-}
-
-/// Acknowledges everything.
-fn imagine(notify: &mut Notify, stat_sn: Sn) {
-    match notify {
-        Notify::Command { pdu, .. } => pdu.exp_stat_sn = stat_sn,
-        Notify::Control {
-            pdu: Request::NopOut(pdu),
-            ..
-        } => pdu.exp_stat_sn = stat_sn,
-        Notify::ExpStatSn(exp_stat_sn) => *exp_stat_sn = stat_sn,
-        _ => {}
-    }
 }
 
 /// An answer to a NOP-In, from nobody.

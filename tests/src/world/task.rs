@@ -32,6 +32,8 @@ pub(crate) struct Task {
     pub(crate) may_be_gone: bool,
     /// When it was last sent.
     pub(crate) said_at: Instant,
+    /// The same, among all that happens at the same time.
+    pub(crate) said: u64,
     /// Bytes that go with it, and behind it unasked.
     pub(crate) first: (usize, usize),
     /// Data-Out up to here was sent or asked for.
@@ -112,6 +114,7 @@ impl Task {
             aborting: false,
             may_be_gone: false,
             said_at: Instant::now(),
+            said: start,
             first: (0, 0),
             asked_to: 0,
             received: Vec::new(),

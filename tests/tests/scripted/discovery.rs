@@ -41,6 +41,35 @@ async fn an_address_rule_decides_what_is_told_and_the_narrowest_network_wins() {
 }
 
 #[tokio::test]
+async fn whom_no_address_rule_concerns_is_told_the_address_it_came_by() {
+    let target = Target::builder()
+        .advertise("198.51.100.0/24", "198.51.100.1:3260")
+        .start()
+        .await;
+    let mut initiator = Initiator::discover(&target).await;
+    let pairs = initiator.text(Keys::from([("SendTargets", "All")])).await;
+    let address = format!("{},1", target.address());
+    assert_eq!(
+        said(&pairs),
+        [("TargetName", TARGET), ("TargetAddress", address.as_str())]
+    );
+}
+
+#[tokio::test]
+async fn address_rules_hold_for_those_who_ask_in_a_normal_session_too() {
+    let target = Target::builder()
+        .advertise("127.0.0.0/8", "192.0.2.7:860")
+        .start()
+        .await;
+    let mut initiator = Initiator::log_in(&target).await;
+    let pairs = initiator.text(Keys::from([("SendTargets", "")])).await;
+    assert_eq!(
+        said(&pairs),
+        [("TargetName", TARGET), ("TargetAddress", "192.0.2.7:860,1")]
+    );
+}
+
+#[tokio::test]
 async fn a_target_is_shown_to_those_it_admits() {
     let friend = "iqn.2026-11.org.example:friend";
     let target = Target::builder()

@@ -3,11 +3,13 @@
 
 mod block_commands;
 mod copy;
+mod data_cores;
 mod digests;
 mod discovery;
 mod esxi_shaped;
 mod hostile;
 mod login;
+mod metrics;
 mod multiple_connections;
 mod paths;
 mod queries;

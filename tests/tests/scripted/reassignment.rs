@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use backstores::{Matching, StoreOp};
 use iscsi_proto::pdu::{
-    DataIn, DataOut, Function, LogoutReason, LogoutResponse, LogoutResponseCode, Reject, Request, Response,
-    ScsiResponse, TaskManagementRequest, TmfResponse,
+    DataIn, DataOut, Function, LogoutReason, LogoutRequest, LogoutResponse, LogoutResponseCode, Reject,
+    Request, Response, ScsiResponse, TaskManagementRequest, TmfResponse,
 };
 use iscsi_proto::{Cid, Itt, Sn};
 use tests::script::{Initiator, Keys, Pdu, Target, TargetBuilder, cdb};
@@ -191,6 +191,40 @@ async fn a_connection_is_removed_for_recovery_by_another() {
     target.store(0).resume();
     let (_, data, _) = rest_of(&mut first).await;
     assert_eq!(data.len(), 512);
+}
+
+#[tokio::test]
+async fn closing_a_connection_that_is_lost_ends_its_tasks() {
+    let target = builder().set("command-window", "4").start().await;
+    let (mut first, mut second) = pair(&target).await;
+    target.store(0).hold(Matching::op(StoreOp::Read));
+    second.cmd_sn = first.cmd_sn;
+    let (itt, cmd_sn) = second.command(cdb::read_10(0, 1)).read(512).start().await;
+    target.store(0).until_held(1).await;
+    first.cmd_sn = second.cmd_sn;
+    lose(&mut second).await;
+    let close = |initiator: &mut Initiator| {
+        let request = initiator.logout_request(LogoutReason::CloseConnection);
+        let cid = Cid(1);
+        Request::Logout(LogoutRequest { cid, ..request })
+    };
+    let request = close(&mut first);
+    first.send(request, &[]).await;
+    let (closed, _) = first.expect::<LogoutResponse>().await;
+    assert_eq!(closed.response, LogoutResponseCode::Success);
+    assert_eq!(
+        closed.max_cmd_sn,
+        cmd_sn.plus(4),
+        "its place in the window is free"
+    );
+    assert_eq!(reassign(&mut first, itt, 0).await, TmfResponse::TaskDoesNotExist);
+    let request = close(&mut first);
+    first.send(request, &[]).await;
+    let (again, _) = first.expect::<LogoutResponse>().await;
+    assert_eq!(again.response, LogoutResponseCode::CidNotFound);
+    target.store(0).resume();
+    let told = first.command(cdb::test_unit_ready()).run().await;
+    assert_eq!(told.sense(), (0x6, 0x47, 0x7f));
 }
 
 #[tokio::test]

@@ -5,10 +5,12 @@ mod config;
 mod events;
 mod extract;
 mod jobs;
+mod log_filter;
 mod objects;
 mod reservations;
 mod routes;
 mod sessions;
+mod stats;
 mod status;
 mod traces;
 
@@ -16,9 +18,12 @@ use axum::Router;
 use utoipa::openapi::OpenApi;
 
 pub use config::{ConfigQuery, Diff};
+pub(crate) use events::followed;
+pub(crate) use objects::deletion;
 pub use objects::{DeleteQuery, Page};
+pub use stats::RateHistory;
 pub use status::Status;
-pub(crate) use status::ready;
+pub(crate) use status::{ready, status_of};
 
 use crate::Web;
 use routes::Routes;
@@ -34,6 +39,8 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     traces::add(&mut routes);
     events::add(&mut routes);
     status::add(&mut routes);
+    stats::add(&mut routes);
+    log_filter::add(&mut routes);
     access::add(&mut routes);
     routes.finish()
 }

@@ -349,7 +349,7 @@ async fn remove<T: Object>(
 }
 
 /// A target goes with its LUNs and its rules, which are nothing without it. Units and stores stay.
-fn deletion(web: &Web, kind: Kind, key: &str) -> Vec<Edit> {
+pub(crate) fn deletion(web: &Web, kind: Kind, key: &str) -> Vec<Edit> {
     let mut edits = vec![Edit::Delete(kind, key.to_owned())];
     let model = web.control().model();
     if let Some(target) = model.get::<Target>(key).filter(|_| kind == Kind::Target) {

@@ -126,6 +126,64 @@ fn a_rejected_command_does_not_count_as_received() {
 }
 
 #[test]
+fn what_is_rejected_does_not_count_as_received_whatever_it_asks_for() {
+    let mut peer = small_window(8);
+    peer.read(0x10, 0);
+    let Request::TaskManagement(reset) = tmf(Function::LogicalUnitReset, 0, 1, 0) else {
+        panic!()
+    };
+    let tag_in_use = Request::TaskManagement(TaskManagementRequest {
+        immediate: false,
+        itt: Itt(0x10),
+        ..reset
+    });
+    let Request::Text(question) = text(1) else {
+        panic!()
+    };
+    let of_no_exchange = Request::Text(TextRequest {
+        immediate: false,
+        ttt: Ttt(5),
+        ..question
+    });
+    assert_eq!(peer.control(tag_in_use, &[]), ["reject TaskInProgress"]);
+    assert_eq!(window(&mut peer), (1, 7));
+    assert_eq!(
+        peer.control(of_no_exchange.clone(), &[]),
+        ["reject ProtocolError"]
+    );
+    assert_eq!(window(&mut peer), (1, 7));
+    assert_eq!(peer.read(0x12, 2), [""; 0], "there is a hole");
+    assert_eq!(peer.control(of_no_exchange, &[]), ["reject ProtocolError"]);
+    assert_eq!(
+        peer.control(nop(Itt(0x91), Ttt::RESERVED, false, 1), &[]),
+        ["nop 0x91", "start 0x12"]
+    );
+    assert_eq!(window(&mut peer), (3, 8));
+}
+
+#[test]
+fn what_is_rejected_when_its_turn_comes_holds_up_what_follows() {
+    let mut peer = small_window(8);
+    let Request::Text(question) = text(1) else {
+        panic!()
+    };
+    let of_no_exchange = Request::Text(TextRequest {
+        immediate: false,
+        ttt: Ttt(5),
+        ..question
+    });
+    assert_eq!(peer.read(0x12, 2), [""; 0]);
+    assert_eq!(
+        peer.control(of_no_exchange, &[]),
+        [""; 0],
+        "it waits for its turn"
+    );
+    assert_eq!(peer.read(0x10, 0), ["start 0x10", "reject ProtocolError"]);
+    assert_eq!(window(&mut peer), (1, 7));
+    assert_eq!(peer.read(0x11, 1), ["start 0x11", "start 0x12"]);
+}
+
+#[test]
 fn status_numbers_have_no_gap() {
     let mut peer = Peer::logged_in();
     peer.read(0x10, 0);
