@@ -157,9 +157,9 @@ async fn harden<B>(mut response: axum::http::Response<B>) -> axum::http::Respons
     response
 }
 
-/// The browser for the API's description has everything it needs from here; it sets styles by itself.
+/// The browser for the API's description has everything it needs from here.
 async fn confine<B>(mut response: axum::http::Response<B>) -> axum::http::Response<B> {
-    let policy = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'; \
+    let policy = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; \
                   base-uri 'none'; form-action 'self'";
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));

@@ -382,7 +382,7 @@ fn reflink(from: Option<&Path>, to: &Path) -> io::Result<bool> {
 fn put_in_place(files: &[(PathBuf, PathBuf)]) -> io::Result<()> {
     for (made, place) in files {
         rustix::fs::renameat_with(CWD, made, CWD, place, RenameFlags::NOREPLACE)?;
-        File::open(place.parent().unwrap_or(Path::new("/")))?.sync_all()?;
+        File::open(place.parent().unwrap_or_else(|| Path::new("/")))?.sync_all()?;
     }
     Ok(())
 }
