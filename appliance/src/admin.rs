@@ -6,14 +6,20 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
-use axum::Router;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::{Extension, Router};
 use management::access::Gate;
 use management::control::Control;
+use management::exposition::{self, Cores, Exposition};
+use target_core::iscsi::Node;
 use tokio::net::UnixListener;
 use tracing::{info, warn};
-use webui::{Web, router, serve_tcp, serve_unix, server_config};
+use webui::{Peer, Web, router, serve_tcp, serve_unix, server_config};
 
 use crate::cli::ServeArgs;
 use crate::error::StartError;
@@ -65,15 +71,12 @@ impl Admin {
     }
 
     /// Serves the administration of `control` until it is dropped.
-    pub(crate) async fn serve(self, control: &Arc<Control>) -> Result<(), StartError> {
+    pub(crate) async fn serve(self, control: &Arc<Control>, cores: Cores) -> Result<(), StartError> {
         let gate = Gate::new(Arc::clone(control));
         let given = self.set_up_token.is_some();
         let token = gate.needs_set_up().then(|| gate.open_set_up(self.set_up_token));
-        let router = router(Web::new(
-            Arc::clone(&gate),
-            env!("CARGO_PKG_VERSION"),
-            String::new,
-        ));
+        let web = Web::new(Arc::clone(&gate), env!("CARGO_PKG_VERSION"), cores);
+        let router = router(web.clone());
         let socket = open_socket(control.directory());
         let on_socket = async {
             match socket {
@@ -105,7 +108,9 @@ impl Admin {
                     let refused = |error: webui::TlsError| {
                         StartError::option("--admin", address.to_string(), error.to_string())
                     };
-                    Some(config.map_err(refused)?)
+                    let (config, certificate) = config.map_err(refused)?;
+                    web.tell_certificate(certificate);
+                    Some(config)
                 }
             };
             let scheme = if tls.is_some() { "https" } else { "http" };
@@ -129,8 +134,9 @@ impl Admin {
         }
     }
 
-    /// Where nothing is saved there is nothing to administer: `/healthz` alone is answered.
-    pub(crate) async fn serve_health(self) -> Result<(), StartError> {
+    /// Where nothing is saved there is nothing to administer: `/healthz` is answered, and `/metrics` to this host, since
+    /// there is nobody who could prove who he is.
+    pub(crate) async fn serve_health(self, node: Arc<Node>, cores: Cores) -> Result<(), StartError> {
         let Some(listener) = self.listener else {
             return std::future::pending().await;
         };
@@ -139,10 +145,28 @@ impl Admin {
             source,
         };
         let listener = tokio::net::TcpListener::from_std(listener).map_err(system)?;
-        let router = Router::new().route("/healthz", get(async || "ok\n"));
-        serve_tcp(listener, None, router).await;
+        serve_tcp(listener, None, of_exports(node, cores)).await;
         Ok(())
     }
+}
+
+/// What is answered where nothing is saved.
+fn of_exports(node: Arc<Node>, cores: Cores) -> Router {
+    let began = Instant::now();
+    let metrics = async move |Extension(peer): Extension<Peer>| {
+        if !matches!(peer, Peer::Address(address) if address.is_loopback()) {
+            let text = "metrics are for this host alone: with --export nobody can log in\n";
+            return (StatusCode::FORBIDDEN, text).into_response();
+        }
+        let mut out = Exposition::default();
+        out.program(env!("CARGO_PKG_VERSION"), began.elapsed());
+        out.node(&node);
+        out.cores(&cores);
+        ([(CONTENT_TYPE, exposition::CONTENT_TYPE)], out.into_text()).into_response()
+    };
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/metrics", get(metrics))
 }
 
 /// A socket that nobody but its owner could use at any moment: it is made in a private folder and moved to its place.
@@ -196,3 +220,30 @@ fn names(address: SocketAddr) -> Vec<String> {
 }
 
 const SET_UP_TOKEN_MIN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use axum::http::Request;
+    use target_core::control::Directory;
+    use tower::ServiceExt;
+
+    #[tokio::test]
+    async fn metrics_of_exports_are_for_this_host_alone() {
+        let node = Node::new(Directory::default(), |_| (), Vec::new);
+        let router = of_exports(node, Cores::new(Vec::new));
+        for (from, status) in [
+            ("127.0.0.1", StatusCode::OK),
+            ("::1", StatusCode::OK),
+            ("192.0.2.1", StatusCode::FORBIDDEN),
+            ("2001:db8::1", StatusCode::FORBIDDEN),
+        ] {
+            let mut request = Request::get("/metrics").body(Body::empty()).unwrap();
+            let peer = Peer::Address(from.parse().unwrap());
+            request.extensions_mut().insert(peer);
+            let answer = router.clone().oneshot(request).await.unwrap();
+            assert_eq!(answer.status(), status, "{from}");
+        }
+    }
+}

@@ -40,10 +40,31 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: client::Common,
     },
+    /// Long work: list, wait, cancel.
+    Job {
+        #[command(subcommand)]
+        command: client::JobCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// What is logged: show it, or change it until the program ends.
+    LogFilter {
+        /// error, warn, info, debug, trace, or a filter such as info,target_core=debug
+        filter: Option<String>,
+        #[command(flatten)]
+        common: client::Common,
+    },
     /// LUNs of targets.
     Lun {
         #[command(subcommand)]
         command: client::LunCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// What initiators reserved: list, show, clear.
+    Reservation {
+        #[command(subcommand)]
+        command: client::ReservationCommand,
         #[command(flatten)]
         common: client::Common,
     },
@@ -65,6 +86,13 @@ pub(crate) enum Command {
     Target {
         #[command(subcommand)]
         command: client::TargetCommand,
+        #[command(flatten)]
+        common: client::Common,
+    },
+    /// What goes on now, by LUN and initiator.
+    Top {
+        #[command(flatten)]
+        args: client::TopArgs,
         #[command(flatten)]
         common: client::Common,
     },

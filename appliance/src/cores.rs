@@ -6,14 +6,19 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use backstores::{BufPool, DataThread, EngineChoice};
+use management::exposition::CoreView;
+use rustix::process::Pid;
+use rustix::thread::gettid;
 use target_core::iscsi::{CloseReason, LinkInfo, Node, TransportKeys};
 use target_core::serve::serve;
 use tcp_transport::TcpMover;
 use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
+use tracing::field::Empty;
 use tracing::{Instrument, error, info, info_span};
 
 /// All data cores.
@@ -24,8 +29,9 @@ pub(crate) struct Cores {
 
 #[derive(Debug)]
 struct Core {
-    #[cfg(feature = "iser")]
     pool: Arc<BufPool>,
+    /// The kernel's name for its thread.
+    thread: Pid,
     /// Unbounded in type; the acceptor bounds the connections there are.
     arrivals: mpsc::UnboundedSender<Arrival>,
     connections: Arc<AtomicUsize>,
@@ -74,6 +80,21 @@ impl Cores {
         }
     }
 
+    /// How every core is.
+    pub(crate) fn view(&self) -> Vec<CoreView> {
+        let view = |core: &Core| {
+            let stats = core.pool.stats();
+            CoreView {
+                busy: busy(core.thread),
+                connections: core.connections.load(Ordering::Relaxed) as u64,
+                buffer_bytes: stats.capacity as u64,
+                buffer_bytes_used: stats.in_use as u64,
+                buffer_waits: stats.waits,
+            }
+        };
+        self.cores.iter().map(view).collect()
+    }
+
     /// The buffers of all cores.
     #[cfg(feature = "iser")]
     pub(crate) fn pools(&self) -> Vec<Arc<BufPool>> {
@@ -88,7 +109,6 @@ impl Core {
         let (ready, started) = std::sync::mpsc::channel();
         let count = Arc::clone(&connections);
         let pool = BufPool::new(pool_bytes);
-        #[cfg(feature = "iser")]
         let its_pool = Arc::clone(&pool);
         // The thread lives as long as the process: at a stop its connections have been closed before.
         thread::Builder::new()
@@ -101,12 +121,12 @@ impl Core {
                 };
                 runtime.block_on(run(receiver, count, engine, pool, node, ready));
             })?;
-        started
+        let thread = started
             .recv()
             .map_err(|_| io::Error::other("a data core ended while it started"))??;
         Ok(Self {
-            #[cfg(feature = "iser")]
             pool: its_pool,
+            thread,
             arrivals,
             connections,
         })
@@ -120,12 +140,12 @@ async fn run(
     engine: EngineChoice,
     pool: Arc<BufPool>,
     node: Arc<Node>,
-    ready: std::sync::mpsc::Sender<io::Result<()>>,
+    ready: std::sync::mpsc::Sender<io::Result<Pid>>,
 ) {
     let data_thread = DataThread::enter(engine);
     let entered = match data_thread {
         Ok(entered) => {
-            drop(ready.send(Ok(())));
+            drop(ready.send(Ok(gettid())));
             entered
         }
         Err(error) => return drop(ready.send(Err(error))),
@@ -155,7 +175,7 @@ async fn connection(arrival: Arrival, node: Arc<Node>, pool: Arc<BufPool>) -> io
         Arrival::Iser(arrival) => return crate::iser::connection(arrival, node, pool).await,
         Arrival::Tcp { socket, local, peer } => (socket, local, peer),
     };
-    let span = info_span!("connection", %peer);
+    let span = info_span!("connection", %peer, initiator = Empty, target = Empty, tsih = Empty);
     async {
         let socket = tokio::net::TcpStream::from_std(socket)?;
         let link = LinkInfo {
@@ -168,6 +188,14 @@ async fn connection(arrival: Arrival, node: Arc<Node>, pool: Arc<BufPool>) -> io
     }
     .instrument(span)
     .await
+}
+
+/// Processor time that a thread has used; zero where the kernel does not tell.
+fn busy(thread: Pid) -> Duration {
+    let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let nanoseconds = text.split(' ').next().and_then(|first| first.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
 /// A bug in one connection ends that connection and is told; the process and all others go on.

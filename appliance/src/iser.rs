@@ -3,22 +3,25 @@
 //! A device that goes away takes its connections and the listening with it; both come back by themselves, and TCP goes
 //! on meanwhile.
 
-use std::convert::Infallible;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use backstores::BufPool;
 use iser_transport::verbs::{ConnectRequest, Depths, Devices, Library, Listener, Unavailable};
 use iser_transport::{CmHeader, IserMover, IserSetup, Region, transport_keys};
+use management::live::{ISER, IserPortalStatus, IserStatus};
 use target_core::iscsi::{CloseReason, LinkInfo, Node};
 use target_core::serve::serve;
-use tokio::task::JoinSet;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tracing::field::Empty;
 use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::cores::{Arrival, Cores};
-use crate::plan::ISER;
 
 /// A connection on its way to its core.
 #[derive(Debug)]
@@ -27,97 +30,159 @@ pub(crate) struct IserArrival {
     messages: Arc<BufPool>,
 }
 
+/// Portals over RDMA, each served by a task of its own.
+#[derive(Debug)]
+pub(crate) struct IserPortals {
+    cores: Arc<Cores>,
+    node: Arc<Node>,
+    connections_max: usize,
+    runtime: Handle,
+    stopped: watch::Sender<bool>,
+    /// Made for the first that asks.
+    shared: OnceLock<Arc<Shared>>,
+    /// What each waits for; nothing while it listens.
+    open: Mutex<BTreeMap<SocketAddr, Option<String>>>,
+}
+
 /// What all portals have in common.
 #[derive(Debug)]
 struct Shared {
     devices: Arc<Devices>,
     /// Memory for messages, of each core.
     messages: Vec<Arc<BufPool>>,
-    cores: Arc<Cores>,
-    node: Arc<Node>,
-    connections_max: usize,
 }
 
-/// Serves the portals until the future is dropped.
-pub(crate) async fn accept_all(
-    portals: Vec<SocketAddr>,
-    cores: Arc<Cores>,
-    node: Arc<Node>,
-    connections_max: usize,
-) -> Infallible {
-    if !portals.is_empty() {
-        match shared(cores, node, connections_max) {
-            Ok(shared) => {
-                let shared = Arc::new(shared);
-                let mut listening = JoinSet::new();
-                for portal in portals {
-                    listening.spawn(listen(portal, Arc::clone(&shared)));
-                }
-                while listening.join_next().await.is_some() {}
+/// A portal in the list of those that are wanted, as long as its task runs.
+struct Wanted {
+    portals: Arc<IserPortals>,
+    address: SocketAddr,
+}
+
+impl IserPortals {
+    /// Tasks run on the current runtime.
+    pub(crate) fn new(cores: Arc<Cores>, node: Arc<Node>, connections_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            cores,
+            node,
+            connections_max,
+            runtime: Handle::current(),
+            stopped: watch::Sender::new(false),
+            shared: OnceLock::new(),
+            open: Mutex::default(),
+        })
+    }
+
+    /// Listens whenever there is a device with this address, until the task is aborted or everything is stopped.
+    pub(crate) fn listen(self: &Arc<Self>, address: SocketAddr) -> AbortHandle {
+        let wanted = Wanted {
+            portals: Arc::clone(self),
+            address,
+        };
+        wanted.waits_for(Some("it is about to be opened".to_owned()));
+        let mut stopped = self.stopped.subscribe();
+        let listening = self.runtime.spawn(async move {
+            tokio::select! {
+                _ = stopped.wait_for(|stopped| *stopped) => {}
+                () = listen(&wanted) => {}
             }
-            Err(unavailable) => warn!("iSER is unavailable, TCP is not affected: {unavailable}"),
+        });
+        listening.abort_handle()
+    }
+
+    /// Whether this host can serve, and how each portal is.
+    pub(crate) fn status(&self) -> IserStatus {
+        let check = self.shared().and_then(|shared| shared.devices.check());
+        let portals = self.open().clone().into_iter();
+        let portals = portals.map(|(address, problem)| IserPortalStatus {
+            address: address.to_string(),
+            listening: problem.is_none(),
+            problem,
+        });
+        IserStatus {
+            available: check.is_ok(),
+            problem: check.err().map(|unavailable| unavailable.to_string()),
+            portals: portals.collect(),
         }
     }
-    std::future::pending().await
-}
 
-fn shared(cores: Arc<Cores>, node: Arc<Node>, connections_max: usize) -> Result<Shared, Unavailable> {
-    let library = Library::load()?;
-    let pools = cores.pools();
-    let messages: Vec<_> = pools
-        .iter()
-        .map(|pool| BufPool::new(pool.stats().capacity / MESSAGES_OF_POOL))
-        .collect();
-    let regions = pools.iter().chain(&messages).map(Region::of).collect();
-    let devices = Devices::new(library, regions);
-    match devices.check() {
-        // One may come.
-        Err(Unavailable::NoDevice) => warn!(
-            "iSER is unavailable for now, TCP is not affected: {}",
-            Unavailable::NoDevice
-        ),
-        other => other?,
+    /// From now on nothing is accepted any more.
+    pub(crate) fn stop(&self) {
+        self.stopped.send_replace(true);
     }
-    Ok(Shared {
-        devices,
-        messages,
-        cores,
-        node,
-        connections_max,
-    })
+
+    fn shared(&self) -> Result<&Arc<Shared>, Unavailable> {
+        let library = Library::load()?;
+        Ok(self.shared.get_or_init(|| {
+            let pools = self.cores.pools();
+            let messages: Vec<_> = pools
+                .iter()
+                .map(|pool| BufPool::new(pool.stats().capacity / MESSAGES_OF_POOL))
+                .collect();
+            let regions = pools.iter().chain(&messages).map(Region::of).collect();
+            Arc::new(Shared {
+                devices: Devices::new(library, regions),
+                messages,
+            })
+        }))
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Option<String>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-async fn listen(portal: SocketAddr, shared: Arc<Shared>) {
-    let mut said = String::new();
+impl Wanted {
+    /// What it waits for, `None` while it listens. `true` when it was something else before.
+    fn waits_for(&self, problem: Option<String>) -> bool {
+        let before = self.portals.open().insert(self.address, problem.clone());
+        before.is_none_or(|before| before != problem)
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.portals.open().remove(&self.address);
+    }
+}
+
+async fn listen(wanted: &Wanted) {
+    let portal = wanted.address;
     loop {
-        match Listener::bind(&shared.devices, portal) {
-            Ok(listener) => {
-                info!("iSER portal {portal} is open");
-                said.clear();
-                accept(portal, listener, &shared).await;
-            }
-            Err(error) => {
-                // Once for each cause, however long it lasts.
-                let problem = error.to_string();
-                if said != problem {
-                    warn!("iSER portal {problem}");
-                    said = problem;
+        let shared = wanted.portals.shared();
+        match shared.and_then(|shared| shared.devices.check().map(|()| shared)) {
+            Err(unavailable) => {
+                // Once for each cause, however long it lasts. A device may come, and a limit be raised.
+                if wanted.waits_for(Some(unavailable.to_string())) {
+                    warn!("iSER is unavailable, TCP is not affected: {unavailable}");
                 }
             }
+            Ok(shared) => match Listener::bind(&shared.devices, portal) {
+                Ok(listener) => {
+                    info!("iSER portal {portal} is open");
+                    wanted.waits_for(None);
+                    accept(&wanted.portals, shared, portal, listener).await;
+                    wanted.waits_for(Some("its device is gone".to_owned()));
+                }
+                Err(error) => {
+                    if wanted.waits_for(Some(error.to_string())) {
+                        warn!("iSER portal {error}");
+                    }
+                }
+            },
         }
         tokio::time::sleep(LISTEN_PAUSE).await;
     }
 }
 
-async fn accept(portal: SocketAddr, mut listener: Listener, shared: &Shared) {
+async fn accept(portals: &IserPortals, shared: &Shared, portal: SocketAddr, mut listener: Listener) {
     loop {
         let request = match listener.accept().await {
             Ok(request) => request,
             Err(lost) => return warn!("iSER portal {portal} is closed: {lost}"),
         };
         let peer = request.peer();
-        if shared.node.connections() >= shared.connections_max {
-            let connections_max = shared.connections_max;
+        if portals.node.connections() >= portals.connections_max {
+            let connections_max = portals.connections_max;
             warn!(%peer, connections_max, "connection refused: as many as the limit of open files allows (ulimit -n)");
             continue;
         }
@@ -125,7 +190,7 @@ async fn accept(portal: SocketAddr, mut listener: Listener, shared: &Shared) {
             warn!(%peer, "connection refused: the initiator serves no RDMA READ, without which nothing can be written");
             continue;
         }
-        shared.cores.place(|core| {
+        portals.cores.place(|core| {
             let messages = Arc::clone(&shared.messages[core]);
             Arrival::Iser(IserArrival { request, messages })
         });
@@ -140,7 +205,14 @@ pub(crate) async fn connection(
 ) -> io::Result<CloseReason> {
     let IserArrival { request, messages } = arrival;
     let (local, peer) = (request.local(), request.peer());
-    let span = info_span!("connection", %peer, transport = ISER);
+    let span = info_span!(
+        "connection",
+        %peer,
+        transport = ISER,
+        initiator = Empty,
+        target = Empty,
+        tsih = Empty
+    );
     async {
         let private_data = CmHeader::decode(request.private_data());
         let queue_pair = request.queue_pair(DEPTHS)?;

@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use management::control::Control;
-use management::live::{Accept, Defaults};
+use management::live::{Accept, Defaults, ISER};
 use management::model::{LunMap, Model, Portal, Store, Unit};
 use management::state::State;
 use target_core::iscsi::Node;
 
 use crate::error::StartError;
 use crate::export::describe;
-use crate::plan::{Common, ISER, PlannedUnit, portals};
+use crate::iser::IserPortals;
+use crate::plan::{Common, PlannedUnit, portals};
 use crate::portal;
 use crate::portals::Acceptor;
 use crate::serve::{Saved, entropy};
@@ -46,6 +47,7 @@ impl Opened {
         node: Arc<Node>,
         common: &Common,
         acceptor: Arc<Acceptor>,
+        iser: &Arc<IserPortals>,
     ) -> Result<Arc<Control>, StartError> {
         let defaults = Defaults {
             base: self.state.directory().to_owned(),
@@ -58,7 +60,9 @@ impl Opened {
             parameters: common.parameters.clone(),
         };
         let directory = defaults.base.clone();
-        let accept = Accept::new(move |listener| acceptor.accept(listener));
+        let (listening, status) = (Arc::clone(iser), Arc::clone(iser));
+        let accept = Accept::new(move |listener| acceptor.accept(listener))
+            .with_iser(move |address| listening.listen(address), move || status.status());
         let started = Control::start(self.state, self.model, node, defaults, accept, entropy);
         started.map_err(|problems| {
             let text: Vec<_> = problems

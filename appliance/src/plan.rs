@@ -8,6 +8,7 @@ use std::sync::Arc;
 use backstores::{BlockStore, StoreSource};
 use iscsi_proto::{IscsiName, Lun, Tpgt};
 use management::identity::{IdentityMint, InstallationId, UnitIdentity};
+use management::live::ISER;
 use target_core::control::{Access, Advertised, ChapPolicy, Directory, Parameters, Portal, Target};
 use target_core::scsi::{DeviceType, LogicalUnit, NonVolatileMemory, TargetDevice, UnitConfig};
 
@@ -250,8 +251,6 @@ fn unit_config(identity: UnitIdentity, device_type: DeviceType, thin: bool, remo
     }
 }
 
-/// What connections over RDMA are called.
-pub(crate) const ISER: &str = "iser";
 /// Product revision shown by INQUIRY: four characters.
 const REVISION: &str = "0001";
 

@@ -1,6 +1,5 @@
 //! `lunaport serve` and the quick start: everything is prepared and checked, then served until a signal.
 
-use std::convert::Infallible;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,13 +21,14 @@ use crate::cli::ServeArgs;
 use crate::cores::Cores;
 use crate::error::StartError;
 use crate::export::Export;
+use crate::iser::IserPortals;
 use crate::managed::{self, Opened};
 use crate::plan::{self, Common, Plan, PlannedUnit};
 use crate::portal::PortalSpec;
 use crate::portals::Acceptor;
 use crate::shutdown::{self, StopSignals};
 use crate::size::parse_size;
-use crate::{address_rule, banner, chap, interfaces, iser, logging, notify, quick_start, watch};
+use crate::{address_rule, banner, chap, interfaces, logging, notify, quick_start, watch};
 
 /// What is served when no `--export` is given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,7 +42,7 @@ pub(crate) enum Saved {
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError> {
     let args = args.with_lists_from_environment()?;
-    logging::start(&args.log_level, args.log_format)?;
+    let log = logging::start(&args.log_level, args.log_format)?;
     let engine = backstores::probe(args.io_engine.into()).map_err(|source| StartError::System {
         what: "--io-engine uring: io_uring does not work here",
         source,
@@ -92,7 +92,6 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
         };
         let plan = plan::from_exports(&args.target_name, &exports, installation, &common)?;
         ReservationStore::start(ReservationFiles::new(&directory))?.adopt_all(&plan.directory)?;
-        SanitizeStore::start(SanitizeMarks::new(&directory))?.adopt_all(&plan.directory)?;
         Source::Exports(plan, listeners, state)
     };
 
@@ -117,15 +116,20 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     // Before anybody is told that it runs: from then on a signal must mean a clean stop.
     let (signals, hangup) = (StopSignals::install()?, StopSignals::hangup()?);
     let acceptor = Acceptor::new(Arc::clone(&data), Arc::clone(&node), connections_max());
+    let iser = IserPortals::new(Arc::clone(&data), Arc::clone(&node), connections_max());
     // Held to the end: the state directory is ours alone.
     let mut _state = None;
     let (listeners, served) = match source {
         Source::Exports(plan, listeners, state) => {
             _state = state;
+            // What was interrupted goes on in this runtime.
+            SanitizeStore::start(SanitizeMarks::new(&directory))?.adopt_all(&plan.directory)?;
             (listeners, Served::Exports(plan.units))
         }
         Source::Saved(opened, listeners) => {
-            let control = opened.start(Arc::clone(&node), &common, Arc::clone(&acceptor))?;
+            let control = opened.start(Arc::clone(&node), &common, Arc::clone(&acceptor), &iser)?;
+            let apply = move |filter: &str| log.apply(filter);
+            control.log_filter().attach(args.log_level.clone(), apply);
             if saved == Saved::QuickStart {
                 runtime.block_on(quick_start::configure(&control))?;
             }
@@ -137,13 +141,13 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     for listener in listeners {
         acceptor.accept(listener);
     }
-    let iser = common.portals.iter().filter(|portal| portal.over_rdma);
-    let iser = iser.map(|portal| portal.address).collect();
-    let accepting_iser = iser::accept_all(iser, data, Arc::clone(&node), connections_max());
+    for portal in common.portals.iter().filter(|portal| portal.over_rdma) {
+        iser.listen(portal.address);
+    }
     runtime.block_on(serve(
         &served,
-        (&acceptor, accepting_iser),
-        admin,
+        (&acceptor, &iser),
+        (admin, data),
         &node,
         (signals, hangup),
     ))
@@ -199,10 +203,11 @@ impl Served {
         }
     }
 
-    async fn administer(&self, admin: Admin) -> Result<(), StartError> {
+    async fn administer(&self, admin: Admin, node: &Arc<Node>, data: Arc<Cores>) -> Result<(), StartError> {
+        let cores = management::exposition::Cores::new(move || data.view());
         match self {
-            Self::Exports(_) => admin.serve_health().await,
-            Self::Saved(control) => admin.serve(control).await,
+            Self::Exports(_) => admin.serve_health(Arc::clone(node), cores).await,
+            Self::Saved(control) => admin.serve(control, cores).await,
         }
     }
 
@@ -224,8 +229,8 @@ impl Served {
 /// Serves, drains, flushes.
 async fn serve(
     served: &Served,
-    (acceptor, accepting_iser): (&Acceptor, impl Future<Output = Infallible>),
-    admin: Admin,
+    (acceptor, iser): (&Acceptor, &IserPortals),
+    (admin, data): (Admin, Arc<Cores>),
     node: &Arc<Node>,
     (mut signals, hangup): (StopSignals, Signal),
 ) -> Result<ExitCode, StartError> {
@@ -233,10 +238,10 @@ async fn serve(
     tokio::select! {
         signal = signals.next() => info!("{signal}: stopping"),
         () = served.watch(hangup) => unreachable!("it watches until it is dropped"),
-        never = accepting_iser => match never {},
-        result = served.administer(admin) => result?,
+        result = served.administer(admin, node, data) => result?,
     }
     acceptor.stop();
+    iser.stop();
     let stop = async {
         shutdown::drain(node).await;
         served.flush().await

@@ -292,96 +292,6 @@ fn the_configuration_is_compared_applied_pruned_and_survives_a_restart() {
 }
 
 #[test]
-fn every_failed_login_is_explained() {
-    let (_directory, server) = with_disk();
-    let here = server.here();
-    let chap = json!({"method": "chap", "credentials": ["c"]});
-    here.post(
-        "/api/v1/credentials",
-        &json!({"id": "c", "name": "n", "secret": "a long enough secret"}),
-    )
-    .is(201);
-    for (name, more) in [
-        ("chap", json!({"authentication": chap})),
-        ("digest", json!({"limits": {"HeaderDigest": "CRC32C"}})),
-        ("full", json!({"limits": {"max-sessions": "1"}})),
-        ("closed", json!({})),
-    ] {
-        let mut target = json!({"name": format!("iqn.2026-11.org.example:{name}")});
-        target
-            .as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
-        here.post("/api/v1/targets", &target).is(201);
-        if name != "closed" {
-            here.post(
-                "/api/v1/access",
-                &json!({"id": name, "target": target["name"], "any": true}),
-            )
-            .is(201);
-        }
-    }
-    let _only = Login::to("iqn.2026-11.org.example:full")
-        .at(server.portal)
-        .unwrap();
-    let cases = [
-        ("wrong name", "Bad Name", TARGET, &[][..], "InitiatorName"),
-        (
-            "not allowed",
-            NAME,
-            "iqn.2026-11.org.example:closed",
-            &[],
-            "does not admit",
-        ),
-        (
-            "unknown target",
-            NAME,
-            "iqn.2026-11.org.example:none",
-            &[],
-            "no target iqn.2026-11.org.example:none",
-        ),
-        (
-            "CHAP missing",
-            NAME,
-            "iqn.2026-11.org.example:chap",
-            &[],
-            "requires CHAP",
-        ),
-        (
-            "no common digest",
-            NAME,
-            "iqn.2026-11.org.example:digest",
-            &[("HeaderDigest", "None")],
-            "HeaderDigest",
-        ),
-        (
-            "too many sessions",
-            "iqn.2026-11.org.example:other",
-            "iqn.2026-11.org.example:full",
-            &[],
-            "max-sessions",
-        ),
-    ];
-    for (what, initiator, target, more, expected) in cases {
-        let login = Login {
-            initiator,
-            target,
-            more,
-        };
-        assert!(login.at(server.portal).is_err(), "{what}");
-        wait_until(what, || {
-            let failures = here.get("/api/v1/login-failures").is(200);
-            let newest = &failures["items"][0];
-            newest["reason"]
-                .as_str()
-                .is_some_and(|reason| reason.contains(expected))
-                && newest["fix"].as_str().is_some_and(|fix| !fix.is_empty())
-                && newest["target"] == target
-        });
-    }
-}
-
-#[test]
 fn nobody_gets_in_and_the_first_user_needs_the_token() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = Server::start(directory.path());
@@ -400,6 +310,15 @@ fn nobody_gets_in_and_the_first_user_needs_the_token() {
     }
     nobody.get("/healthz").is(200);
     nobody.get("/api/v1/openapi.json").is(200);
+    let docs = nobody.get("/api/docs/");
+    let policy = docs.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'self'"), "{policy}");
+    assert!(docs.body.contains("swagger-ui"));
+    assert!(
+        !docs.body.contains("://"),
+        "everything is from here: {}",
+        docs.body
+    );
     nobody.put("/api/v1/config?prune", &json!({})).is(401);
 
     let first = |token: &str| json!({"token": token, "name": "ada", "password": "correct horse"});
@@ -629,6 +548,74 @@ fn portals_open_and_close_while_it_runs() {
     wait_until("the port's end", || std::net::TcpStream::connect(one).is_err());
     assert_eq!(here.get("/api/v1/sessions").is(200)["total"], 1, "sessions go on");
     drop(session);
+}
+
+/// The address is one for documentation, so no device of any host has it.
+#[test]
+fn a_portal_over_rdma_says_what_it_waits_for_and_tcp_goes_on() {
+    let (_directory, server) = with_disk();
+    let here = server.here();
+    let status = here.get("/api/v1/status").is(200);
+    assert_eq!(status["iser"]["portals"], json!([]));
+    let portal = json!({"id": "rdma", "address": "192.0.2.1:3260", "transport": "iser"});
+    here.post("/api/v1/portals", &portal).is(201);
+    let status = here.get("/api/v1/status").is(200);
+    let shown = &status["iser"]["portals"][0];
+    assert_eq!(
+        (&shown["address"], &shown["listening"]),
+        (&json!("192.0.2.1:3260"), &json!(false))
+    );
+    assert!(!shown["problem"].as_str().unwrap().is_empty(), "{status}");
+    assert_eq!(status["portals"][0]["listening"], false);
+    if status["iser"]["available"] == false {
+        assert!(!status["iser"]["problem"].as_str().unwrap().is_empty());
+    }
+    assert!(Login::to(TARGET).at(server.portal).is_ok());
+    let told = common::initiator::discover(server.portal);
+    assert!(
+        !told.iter().any(|record| record.contains("192.0.2.1")),
+        "{told:?}"
+    );
+    here.delete("/api/v1/portals/rdma").is(204);
+    wait_until("the portal's end", || {
+        here.get("/api/v1/status").is(200)["iser"]["portals"] == json!([])
+    });
+}
+
+#[test]
+fn what_is_not_there_is_deleted_without_a_word_and_not_shown() {
+    let (_directory, server) = started();
+    let here = server.here();
+    for path in [
+        "access/x",
+        "advertised/x",
+        "credentials/x",
+        "groups/x",
+        "initiators/x",
+        "luns/x/0",
+        "portals/x",
+        "sessions/7",
+        "stores/x",
+        "targets/x",
+        "tokens/x",
+        "units/x",
+        "users/x",
+        "jobs/7",
+    ] {
+        here.delete(&format!("/api/v1/{path}")).is(204);
+    }
+    for path in [
+        "groups/x",
+        "luns/x/0",
+        "portals/x",
+        "stores/x",
+        "targets/x",
+        "units/x",
+        "reservations/x",
+    ] {
+        here.get(&format!("/api/v1/{path}")).is(404);
+    }
+    assert_eq!(here.get("/api/v1/status").is(200)["generation"], 0);
 }
 
 #[test]

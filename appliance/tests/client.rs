@@ -52,6 +52,31 @@ fn refused(server: &Server, arguments: &[&str]) -> String {
 }
 
 #[test]
+fn stores_are_copied_and_jobs_and_reservations_looked_at() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    done(
+        &server,
+        &["store", "create", "one", "file:one.img", "--size", "1M"],
+    );
+    let shown = done(&server, &["store", "clone", "one", "two", "two.img", "--wait"]);
+    assert!(shown.contains("done") && shown.contains("stores/two"), "{shown}");
+    assert!(done(&server, &["store", "list"]).contains("two"));
+    let jobs: serde_json::Value = serde_json::from_str(&done(&server, &["job", "list", "--json"])).unwrap();
+    assert_eq!(
+        (&jobs[0]["kind"], &jobs[0]["state"]),
+        (&"clone".into(), &"done".into())
+    );
+    done(&server, &["job", "cancel", "1"]);
+    done(&server, &["job", "wait", "1"]);
+    let problem = refused(&server, &["store", "clone", "one", "two", "three.img"]);
+    assert!(problem.contains("stores/two is there already"), "{problem}");
+    assert_eq!(done(&server, &["reservation", "list"]).trim(), "none");
+    let problem = refused(&server, &["reservation", "clear", "nothing"]);
+    assert!(problem.contains("units/nothing"), "{problem}");
+}
+
+#[test]
 fn on_this_host_a_disk_is_made_without_any_set_up() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path());

@@ -54,7 +54,7 @@ fn pairs(groups: &Value) -> BTreeMap<u64, Vec<u64>> {
 /// `LUNAPORT_KILL_ROUNDS` makes it longer.
 #[test]
 fn killed_at_any_moment_it_has_every_acknowledged_change_and_no_half_one() {
-    let rounds = std::env::var("LUNAPORT_KILL_ROUNDS").map_or(20, |rounds| rounds.parse().unwrap());
+    let rounds = std::env::var("LUNAPORT_KILL_ROUNDS").map_or(50, |rounds| rounds.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let (ledger, values) = (Ledger::default(), Arc::new(AtomicU64::new(1)));
     let mut acknowledged = 0;

@@ -43,6 +43,7 @@ pub(crate) fn open(path: &Path, options: StoreOptions) -> Result<Arc<dyn BlockSt
         } else {
             limits.unmap_granularity
         },
+        unmap_alignment: limits.unmap_alignment,
         volatile_cache: limits.volatile && options.cache == CacheMode::WriteBack,
         read_only: options.read_only,
         rotational: limits.rotational,
@@ -170,6 +171,7 @@ struct Limits {
     physical: u32,
     optimal: u32,
     unmap_granularity: u32,
+    unmap_alignment: u32,
     volatile: bool,
     rotational: bool,
 }
@@ -186,6 +188,10 @@ impl Limits {
             physical: ioctl::<u32>(file, BLKPBSZGET)?,
             optimal: bytes("optimal_io_size"),
             unmap_granularity: if discards { bytes("discard_granularity") } else { 0 },
+            unmap_alignment: device
+                .number("discard_alignment")
+                .and_then(|bytes| u32::try_from(bytes).ok())
+                .unwrap_or(0),
             // A device that does not say is taken to have a cache.
             volatile: device.queue("write_cache").as_deref() != Some("write through"),
             rotational: number("rotational") == 1,

@@ -180,6 +180,7 @@ impl Opener<'_> {
             } else {
                 0
             },
+            unmap_alignment: 0,
             // The page cache, or with O_DIRECT the device's cache and the file system's journal.
             volatile_cache: self.options.cache == CacheMode::WriteBack,
             read_only: self.options.read_only,

@@ -27,6 +27,6 @@ pub use engine::{DataThread, Engine, EngineChoice, EngineKind, probe};
 pub use error::{OpenError, StoreError, StoreErrorKind, StoreOp};
 pub use fault::{Fault, FaultStore, HeldOp, Matching};
 pub use pool::{BufPool, PoolStats};
-pub use protect::{TAGS_LEN, TagChecks};
+pub use protect::{TAGS_LEN, TagChecks, check_tags, guard};
 pub use spec::{CacheMode, StoreOptions, StoreSource, open, open_encrypted};
 pub use store::{Abilities, BlockStore, Durability, Extent, Geometry, Measured, Space};

@@ -30,6 +30,8 @@ pub struct PoolStats {
     pub capacity: usize,
     /// Bytes handed out and not yet returned, in whole blocks.
     pub in_use: usize,
+    /// Times that somebody had to wait for a block.
+    pub waits: u64,
 }
 
 impl BufPool {
@@ -86,9 +88,12 @@ impl BufPool {
     /// Occupancy now. Blocks set aside for somebody whose turn has come count as in use.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
+        let stock = self.stock();
         PoolStats {
             capacity: self.capacity,
-            in_use: self.stock().slabs.in_use(),
+            in_use: stock.slabs.in_use(),
+            // Each who waits draws a ticket.
+            waits: stock.next_ticket,
         }
     }
 
@@ -321,7 +326,8 @@ mod tests {
             pool.stats(),
             PoolStats {
                 capacity: 1_048_576,
-                in_use: 20_480
+                in_use: 20_480,
+                waits: 0,
             }
         );
         drop((small, middle));

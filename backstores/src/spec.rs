@@ -158,6 +158,7 @@ fn without_medium(name: &Path, size: u64, options: StoreOptions) -> Result<Geome
         physical_block_size: blocks.physical,
         optimal_len: 0,
         unmap_granularity: 4096,
+        unmap_alignment: 0,
         volatile_cache: true,
         read_only: options.read_only,
         rotational: false,

@@ -190,6 +190,8 @@ pub struct Geometry {
     pub optimal_len: u32,
     /// Granularity of [`BlockStore::unmap`] in bytes; 0 when space is never given back.
     pub unmap_granularity: u32,
+    /// Where the first whole granule begins, bytes.
+    pub unmap_alignment: u32,
     /// An acknowledged `Cached` write can be lost by a power cut.
     pub volatile_cache: bool,
     /// Writes are refused.

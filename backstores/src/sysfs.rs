@@ -32,6 +32,12 @@ impl Device {
         self.queue(name)?.parse().ok()
     }
 
+    /// A number that the device, or the partition, says of itself.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        let text = fs::read_to_string(self.dir.join(name)).ok()?;
+        text.trim().parse().ok()
+    }
+
     /// Names of those who sit on the device: device-mapper volumes, RAID arrays.
     pub(crate) fn holders(&self) -> Vec<String> {
         let entries = fs::read_dir(self.dir.join("holders"))

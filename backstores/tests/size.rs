@@ -6,7 +6,8 @@ use std::fs::{self, OpenOptions};
 use std::process::Command;
 
 use backstores::{
-    BlockStore, Durability, IoBuf, Measured, Space, StoreErrorKind, StoreOptions, StoreSource, open,
+    BlockStore, Durability, IoBuf, Measured, Space, StoreErrorKind, StoreOptions, StoreSource, TAGS_LEN,
+    TagChecks, open, open_encrypted,
 };
 use common::LoopDevice;
 use tempfile::TempDir;
@@ -43,6 +44,76 @@ async fn a_file_that_was_grown_is_larger_at_the_next_look() {
     assert_eq!(read(&*store, last).await, Ok(7));
     assert_eq!(read(&*store, 2 << 20).await, Err(StoreErrorKind::OutOfRange));
     assert_eq!(store.measure().await.unwrap(), Measured::Unchanged);
+}
+
+#[tokio::test]
+async fn protection_information_grows_with_the_file() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("disk.img");
+    let source = StoreSource::File {
+        path: path.clone(),
+        size: Some(1 << 20),
+    };
+    let options = StoreOptions {
+        protection: true,
+        ..StoreOptions::default()
+    };
+    let tags_of = async |store: &dyn BlockStore, at| {
+        let (buf, tags) = (IoBuf::from_heap(512), IoBuf::from_heap(TAGS_LEN));
+        let read = store.read_protected(at, buf, tags, TagChecks::ALL).await;
+        read.unwrap().1.to_vec()
+    };
+    let store = open(&source, options).unwrap();
+    store.write(512, block(3), Durability::Cached).await.unwrap();
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(2 << 20).unwrap();
+    assert_eq!(store.measure().await.unwrap(), Measured::Grown { size: 2 << 20 });
+    assert_eq!(store.geometry().size, 2 << 20);
+    let last = (2 << 20) - 512;
+    assert_eq!(tags_of(&*store, last).await, [0xff; 8], "never written");
+    store.write(last, block(7), Durability::Cached).await.unwrap();
+    assert_eq!(tags_of(&*store, last).await[4..], 4095_u32.to_be_bytes());
+    assert_eq!(tags_of(&*store, 512).await[4..], 1_u32.to_be_bytes());
+    store.flush().await.unwrap();
+    drop(store);
+    let same_file = StoreSource::File { path, size: None };
+    let store = open(&same_file, options).unwrap();
+    assert_eq!(store.geometry().size, 2 << 20);
+    assert_eq!(tags_of(&*store, last).await[4..], 4095_u32.to_be_bytes());
+    assert_eq!(read(&*store, last).await, Ok(7));
+}
+
+#[tokio::test]
+async fn an_encrypted_file_that_was_grown_is_encrypted_to_its_end() {
+    let dir = TempDir::new().unwrap();
+    let (path, key) = (dir.path().join("disk.img"), dir.path().join("key"));
+    fs::write(&key, (0..64).collect::<Vec<u8>>()).unwrap();
+    let source = StoreSource::File {
+        path: path.clone(),
+        size: Some(1 << 20),
+    };
+    let store = open_encrypted(&source, StoreOptions::default(), &key).unwrap();
+    store.write(0, block(3), Durability::Cached).await.unwrap();
+    let before = fs::metadata(&path).unwrap().len();
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(before + (1 << 20)).unwrap();
+    assert_eq!(store.measure().await.unwrap(), Measured::Grown { size: 2 << 20 });
+    let last = (2 << 20) - 512;
+    assert_eq!(read(&*store, last).await, Ok(0));
+    store.write(last, block(7), Durability::Stable).await.unwrap();
+    drop(store);
+    let same_file = StoreSource::File {
+        path: path.clone(),
+        size: None,
+    };
+    let store = open_encrypted(&same_file, StoreOptions::default(), &key).unwrap();
+    assert_eq!(store.geometry().size, 2 << 20);
+    assert_eq!(
+        (read(&*store, 0).await, read(&*store, last).await),
+        (Ok(3), Ok(7))
+    );
+    let raw = fs::read(&path).unwrap();
+    assert!(!raw.windows(16).any(|bytes| bytes == [7; 16]));
 }
 
 #[tokio::test]

@@ -50,6 +50,12 @@ pub enum EventKind {
     Changed,
     /// A unit was grown.
     Grown,
+    /// Long work is to end before it is done.
+    JobCancelled,
+    /// Long work has ended.
+    JobEnded,
+    /// Long work has begun.
+    JobStarted,
     /// A session was closed by hand.
     Kicked,
     /// An initiator logged in.
@@ -58,6 +64,8 @@ pub enum EventKind {
     LoginFailed,
     /// Events were lost.
     Missed,
+    /// What was reserved on a unit was cleared by hand.
+    ReservationsCleared,
     /// Somebody was shown secrets.
     SecretsShown,
     /// A session ended.

@@ -190,7 +190,10 @@ pub enum TransportClosed {
     /// The operating system reported an error.
     #[error("{0}")]
     Io(String),
-    /// Framing is lost or a limit was broken: there is no way to find the next PDU (header digest, oversize…).
+    /// A header digest did not match: there is no way to find the next PDU.
+    #[error("{0}")]
+    HeaderDigest(String),
+    /// Framing is lost or a limit was broken: there is no way to find the next PDU (oversize…).
     #[error("{0}")]
     Framing(String),
 }

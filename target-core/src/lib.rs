@@ -7,6 +7,7 @@ pub mod control;
 pub mod data_out;
 pub mod datamover;
 pub mod iscsi;
+pub mod metrics;
 pub mod nexus;
 pub mod replay;
 pub mod scsi;

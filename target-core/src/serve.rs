@@ -21,7 +21,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
-use tracing::{debug, info, warn};
+use tracing::field::display;
+use tracing::{Instrument, Level, Span, debug, enabled, info, trace_span, warn};
 
 use crate::control::Target;
 use crate::datamover::{DataMover, TaskRemains};
@@ -29,6 +30,7 @@ use crate::iscsi::{
     Action, Admission, Admitted, CloseReason, Connection, Entrance, Event, Joining, LinkId, LinkInfo,
     Membership, Node, Order, SessionPlace, SessionType, Start,
 };
+use crate::metrics::{SessionMeter, TurnClock};
 use crate::nexus::NexusId;
 use crate::scsi::{ScsiTask, UnitAttention};
 use crate::transfer::{TaskEvent, Transfer, TransferSetup};
@@ -51,7 +53,7 @@ pub async fn serve(
 ) -> CloseReason {
     let (membership, orders) = node.join(link.clone());
     mover.listen_in(Arc::clone(membership.tap()));
-    let mut server = Server::new(mover, pool, Arc::clone(&node), membership);
+    let mut server = Server::new(mover, pool, Arc::clone(&node), membership, link.transport);
     let connection = Connection::new(link, node, now());
     let reason = server.run(connection, orders).await;
     log_end(&reason);
@@ -71,6 +73,10 @@ struct Server<M> {
     place: Option<SessionPlace>,
     session: Option<(Arc<NexusId>, Arc<Target>)>,
     commands: Commands,
+    transport: &'static str,
+    clock: TurnClock,
+    /// There with the session.
+    meter: Option<SessionMeter>,
     /// What movers kept for tasks whose connection is gone, by tag: as many as there are such tasks.
     remains: BTreeMap<u32, TaskRemains>,
     /// Connections that left the session and say their last words.
@@ -82,12 +88,21 @@ struct Server<M> {
 }
 
 impl<M: DataMover> Server<M> {
-    fn new(mover: M, pool: Arc<BufPool>, node: Arc<Node>, membership: Membership) -> Self {
+    fn new(
+        mover: M,
+        pool: Arc<BufPool>,
+        node: Arc<Node>,
+        membership: Membership,
+        transport: &'static str,
+    ) -> Self {
         let (to_connection, from_commands) = mpsc::unbounded_channel();
         let mut wires = Wires::new();
         wires.add(mover, membership);
         Self {
             commands: Commands::new(Arc::clone(&node)),
+            transport,
+            clock: TurnClock::new(now()),
+            meter: None,
             node,
             wires,
             pool,
@@ -107,6 +122,7 @@ impl<M: DataMover> Server<M> {
     ) -> CloseReason {
         // Read once a turn, after its wait: reading the clock was a twentieth of a small read.
         let mut time = Instant::now();
+        self.clock.set(time.into_std());
         let mut timer = pin!(sleep_until(time));
         loop {
             while let Some(action) = connection.poll_action() {
@@ -134,11 +150,14 @@ impl<M: DataMover> Server<M> {
                 continue;
             }
             set_timer(timer.as_mut(), time, due, self.wires.look_for_stuck(patience));
-            let wires = &mut self.wires;
+            let (wires, mut ended) = (&mut self.wires, None);
             // Commands first: their responses then share one write.
             let event = tokio::select! { biased;
                 Some(event) = self.from_commands.recv() => Some(Event::Task(event)),
-                Some(()) = self.commands.next() => None,
+                Some(command) = self.commands.next() => {
+                    ended = Some(command);
+                    None
+                }
                 Ok(()) = orders.changed() => orders.borrow_and_update().map(Event::Order),
                 Some(joining) = next_arrival(self.place.as_mut()) => self.welcome(joining),
                 Some(()) = self.goodbyes.next() => None,
@@ -146,14 +165,29 @@ impl<M: DataMover> Server<M> {
                 () = timer.as_mut() => None,
             };
             time = Instant::now();
+            self.clock.set(time.into_std());
+            if let (Some((slot, ended)), Some(meter)) = (ended, &self.meter) {
+                meter.end(slot, &ended);
+            }
             if let Some(event) = event {
+                self.hear(&event);
                 connection.handle(time.into_std(), event);
             }
         }
     }
 
+    /// Counts what comes.
+    fn hear(&mut self, event: &Event) {
+        if let (Some(meter), Some((_, target))) = (&mut self.meter, &self.session) {
+            meter.hear(event, |lun| target.device.unit(lun).is_some());
+        }
+    }
+
     /// Does one thing.
     fn act(&mut self, action: Action, connection: &mut Connection) {
+        if let Some(meter) = &mut self.meter {
+            meter.tell(&action);
+        }
         match action {
             Action::Enable(link, params) => self.with_mover(link, |mover| mover.enable(&params)),
             Action::Send(link, pdu, data) => self.with_mover(link, |mover| mover.send_control(pdu, data)),
@@ -260,8 +294,18 @@ impl<M: DataMover> Server<M> {
             _ => "discovery".into(),
         };
         let digests = (admission.params.header_digest, admission.params.data_digest);
+        name_span(&admitted);
         info!(initiator = %admission.initiator, tsih = admitted.tsih.0, ?digests, "logged in to {what}");
         debug!(params = ?admission.params, "agreed");
+        if let Some((nexus, _)) = &admitted.nexus {
+            self.meter = Some(SessionMeter::new(
+                Arc::clone(&self.node),
+                admitted.tsih,
+                Arc::clone(nexus),
+                self.transport,
+                self.clock.clone(),
+            ));
+        }
         self.session.clone_from(&admitted.nexus);
         self.place = Some(place);
         Ok(Ok(admitted))
@@ -328,7 +372,10 @@ impl<M: DataMover> Server<M> {
             out_budget: Arc::clone(&wire.out_budget),
             pool: Arc::clone(&self.pool),
             abort,
+            clock: self.clock.clone(),
         };
+        let meter = self.meter.as_mut().expect("it is there with the session");
+        let slot = meter.begin(pdu.lun, |lun| target.device.unit(lun).is_some());
         let scsi = ScsiTask {
             lun: pdu.lun,
             cdb: join_cdb(&pdu.cdb, &ahs.extended_cdb),
@@ -338,7 +385,14 @@ impl<M: DataMover> Server<M> {
         };
         let signal = setup.abort.clone();
         let command = target.device.execute(nexus, scsi, Transfer::new(setup));
-        self.commands.push(Box::pin(command));
+        let command = async move { (slot, command.await) };
+        // Asked first: a command without a span does not pay for one.
+        self.commands.push(if enabled!(Level::TRACE) {
+            let span = trace_span!("command", itt = pdu.itt.0, lun = %pdu.lun, opcode = pdu.cdb[0]);
+            Box::pin(command.instrument(span))
+        } else {
+            Box::pin(command)
+        });
         // The session may have been taken over on another core a moment ago; what its old connection still had in hand
         // must not run under the new one.
         if !self.place.as_ref().is_some_and(SessionPlace::is_alive) {
@@ -360,8 +414,11 @@ impl<M: DataMover> Server<M> {
         for wire in self.wires.take_all() {
             self.goodbyes.push(say_goodbye(wire, reason));
         }
-        let (goodbyes, mut commands) = (self.goodbyes, self.commands);
-        tokio::join!(goodbyes.collect::<()>(), commands.see_to_their_end());
+        let (goodbyes, mut commands, meter) = (self.goodbyes, self.commands, self.meter);
+        tokio::join!(
+            goodbyes.collect::<()>(),
+            commands.see_to_their_end(meter.as_ref())
+        );
     }
 }
 
@@ -389,6 +446,16 @@ async fn next_arrival(place: Option<&mut SessionPlace>) -> Option<Joining> {
     match place {
         Some(place) => place.arrival().await,
         None => None,
+    }
+}
+
+/// Whoever made the span of the connection left fields for the session that it leads.
+fn name_span(admitted: &Admitted) {
+    let span = Span::current();
+    span.record("tsih", admitted.tsih.0);
+    if let Some((nexus, target)) = &admitted.nexus {
+        span.record("initiator", display(&nexus.initiator.name));
+        span.record("target", display(&target.name));
     }
 }
 

@@ -14,7 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 pub use abort::AbortSignal;
 use direction::Direction;
 
-use crate::scsi::{Failure, Outcome, Sense, Status};
+use crate::metrics::{CommandKind, Ended, How, TurnClock};
+use crate::scsi::{Failure, Outcome, Sense, SenseKey, Status};
 
 /// A connection's own name for one of its tasks, never used twice: an initiator task tag is free again after an
 /// abort, while the abandoned command may still be running.
@@ -90,6 +91,8 @@ pub struct TransferSetup {
     pub pool: Arc<BufPool>,
     /// Fires when the task is aborted.
     pub abort: AbortSignal,
+    /// The time of the loop that runs it.
+    pub clock: TurnClock,
 }
 
 /// The handle. Data move in order, without gaps.
@@ -106,6 +109,16 @@ pub struct Transfer {
     ahead: Option<(oneshot::Receiver<Result<IoBuf, Sense>>, OwnedSemaphorePermit)>,
     /// Share of the next piece of Data-In, whose buffer was given out.
     in_share: Option<OwnedSemaphorePermit>,
+    times: Times,
+}
+
+/// What is measured of a command, nanoseconds of its clock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    arrived: u64,
+    began: Option<u64>,
+    room_wait: u64,
+    data_wait: Option<u64>,
 }
 
 impl Transfer {
@@ -119,6 +132,10 @@ impl Transfer {
             arrived_at: 0,
             ahead: None,
             in_share: None,
+            times: Times {
+                arrived: setup.clock.now(),
+                ..Times::default()
+            },
             setup,
         }
     }
@@ -149,7 +166,7 @@ impl Transfer {
         debug_assert!(len <= self.data_out.rest(), "more than want_out() granted");
         self.check()?;
         if let Some((reply, _share)) = self.ahead.take() {
-            self.arrived = Some(self.received(reply).await?);
+            self.arrived = Some(self.awaited(reply).await?);
             self.arrived_at = 0;
         }
         let (buf, filled, _share) = self.take_arrived(len).await?;
@@ -157,7 +174,7 @@ impl Transfer {
             buf
         } else {
             let reply = self.solicit(self.data_out.moved, buf, filled);
-            self.received(reply).await?
+            self.awaited(reply).await?
         };
         self.data_out.moved += wire_len(len);
         if len == CHUNK {
@@ -171,8 +188,11 @@ impl Transfer {
     pub async fn in_buffer(&mut self, len: usize) -> Result<IoBuf, Failure> {
         // Nobody waits for a share while holding one of the same budget.
         self.in_share = None;
+        let since = self.setup.clock.now();
         self.in_share = Some(self.share(&self.setup.budget, len).await?);
-        self.pool_buffer(len).await
+        let buf = self.pool_buffer(len).await?;
+        self.waited_for_room(since);
+        Ok(buf)
     }
 
     /// Appends to Data-In; what exceeds [`want_in`](Self::want_in) is cut. Waits only for a buffer that did not come
@@ -186,7 +206,12 @@ impl Transfer {
         buf.set_len(len);
         let budget = match self.in_share.take() {
             Some(share) => share,
-            None => self.share(&self.setup.budget, len).await?,
+            None => {
+                let since = self.setup.clock.now();
+                let share = self.share(&self.setup.budget, len).await?;
+                self.waited_for_room(since);
+                share
+            }
         };
         let put = TaskEvent::Put {
             task: self.setup.task,
@@ -269,19 +294,36 @@ impl Transfer {
         }
     }
 
-    /// Ends the task: the residual is computed, the last event goes out. Called by the engine alone.
-    pub fn finish(self, result: Result<(), Failure>) {
+    /// The command's turn has come: nothing of the task set keeps it any more.
+    pub(crate) fn begins(&mut self) {
+        self.times.began = Some(self.setup.clock.now());
+    }
+
+    /// Ends the task: the residual is computed, the last event goes out. Called by the engine alone. Returns what is counted
+    /// of the command; of what kind it was, the engine knows.
+    pub fn finish(self, result: Result<(), Failure>) -> Ended {
         let outcome = if self.setup.abort.is_fired() {
             Outcome::Aborted
         } else {
             self.outcome(result)
         };
+        let how = how(&outcome);
         let done = TaskEvent::Done {
             task: self.setup.task,
             outcome,
         };
+        let ended = Ended {
+            kind: CommandKind::Other,
+            how,
+            bytes: u64::from(self.data_in.moved) + u64::from(self.data_out.moved),
+            arrived: self.times.arrived,
+            began: self.times.began,
+            room_wait: self.times.room_wait,
+            data_wait: self.times.data_wait,
+        };
         // Without a connection there is nobody to be told.
         let _ = self.setup.events.send(done);
+        ended
     }
 
     fn outcome(&self, result: Result<(), Failure>) -> Outcome {
@@ -329,8 +371,10 @@ impl Transfer {
         if available < len {
             // A block of the pool is not kept while waiting for a share: those who have one may wait for the pool.
             let begun = self.arrived.take().map(|buf| buf[self.arrived_at..].to_vec());
+            let since = self.setup.clock.now();
             let share = self.share(&self.setup.out_budget, len).await?;
             let mut buf = self.pool_buffer(len).await?;
+            self.waited_for_room(since);
             buf[..available].copy_from_slice(&begun.unwrap_or_default());
             return Ok((buf, available, Some(share)));
         }
@@ -394,6 +438,19 @@ impl Transfer {
         received
     }
 
+    /// What the command asked for and has to wait for.
+    async fn awaited(&mut self, reply: oneshot::Receiver<Result<IoBuf, Sense>>) -> Result<IoBuf, Failure> {
+        let since = self.setup.clock.now();
+        let buf = self.received(reply).await?;
+        let waited = self.setup.clock.now().saturating_sub(since);
+        self.times.data_wait = Some(self.times.data_wait.unwrap_or(0) + waited);
+        Ok(buf)
+    }
+
+    fn waited_for_room(&mut self, since: u64) {
+        self.times.room_wait += self.setup.clock.now().saturating_sub(since);
+    }
+
     async fn received(&self, reply: oneshot::Receiver<Result<IoBuf, Sense>>) -> Result<IoBuf, Failure> {
         tokio::select! {
             biased;
@@ -403,6 +460,21 @@ impl Transfer {
                 Err(_) => Err(Failure::Aborted),
             },
         }
+    }
+}
+
+fn how(outcome: &Outcome) -> How {
+    match outcome {
+        Outcome::Aborted => How::Aborted,
+        Outcome::Status { status, sense, .. } => match status {
+            Status::Good | Status::ConditionMet => How::Good,
+            Status::Busy | Status::TaskSetFull => How::Busy,
+            Status::ReservationConflict => How::Conflict,
+            Status::CheckCondition if sense.is_some_and(|sense| sense.key == SenseKey::UnitAttention) => {
+                How::UnitAttention
+            }
+            Status::AcaActive | Status::CheckCondition | Status::TaskAborted => How::Failed,
+        },
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::framer::{Framer, FramingRules, Place, Step};
+use crate::framer::{FrameError, Framer, FramingRules, Place, Step};
 use crate::send_queue::{SendQueue, SendRules};
 
 /// Moves iSCSI PDUs over one TCP connection.
@@ -129,11 +129,7 @@ impl TcpMover {
     /// Takes PDUs out of the bytes at hand until something is to be told or more bytes are needed.
     fn cut(&mut self) -> Result<(), TransportClosed> {
         while self.notices.is_empty() {
-            match self
-                .framer
-                .step()
-                .map_err(|error| TransportClosed::Framing(error.to_string()))?
-            {
+            match self.framer.step().map_err(|error| closed_by(&error))? {
                 Step::NeedBytes => return Ok(()),
                 Step::Header { bhs, ahs, frame } => {
                     let place = self.arrive(bhs, &ahs, frame)?;
@@ -463,6 +459,13 @@ fn decode(bhs: &[u8; BHS_LEN], ahs: &[u8]) -> Result<(Request, Ahs), iscsi_proto
         Ahs::decode(ahs)?
     };
     Ok((request, ahs))
+}
+
+fn closed_by(error: &FrameError) -> TransportClosed {
+    match error {
+        FrameError::HeaderDigest { .. } => TransportClosed::HeaderDigest(error.to_string()),
+        FrameError::Oversize { .. } => TransportClosed::Framing(error.to_string()),
+    }
 }
 
 fn framing_rules(params: &SessionParams) -> FramingRules {

@@ -64,7 +64,7 @@ class Expectations(unittest.TestCase):
     LUNS = [{"export": "memory:1M"}, {"export": "memory:2M", "tests": ["B.b"]}]
 
     def table(self, *entries, total=3):
-        expect = [{"verdict": v, "reason": r, "tests": t} for v, r, t in entries]
+        expect = [{"verdict": v, "reason": r, "elsewhere": "z", "tests": t} for v, r, t in entries]
         return run.Table({"total": total, "lun": self.LUNS, "expect": expect})
 
     def test_what_is_not_listed_has_to_pass(self):

@@ -70,6 +70,14 @@
         field.select();
       };
     }
+    // A file is read into the field that is sent.
+    for (const part of within.querySelectorAll("[data-file-for]")) {
+      part.hidden = false;
+      part.querySelector("input").onchange = async (event) => {
+        const [file] = event.target.files;
+        if (file) { document.getElementById(part.dataset.fileFor).value = await file.text(); }
+      };
+    }
     dependents(within);
   };
 
@@ -89,6 +97,12 @@
   window.addEventListener("pageshow", () => {
     for (const form of document.querySelectorAll("[data-sent]")) { delete form.dataset.sent; }
   });
+  // Rows that come while a log is open, rendered by the node as those that are there.
+  for (const log of document.querySelectorAll("[data-log]")) {
+    const source = new EventSource(log.dataset.log);
+    source.addEventListener("row", (message) => log.insertAdjacentHTML("afterbegin", message.data));
+    window.addEventListener("pagehide", () => source.close());
+  }
   document.addEventListener("htmx:load", (event) => ready(event.target));
   ready(document);
 })();

@@ -14,7 +14,7 @@ mod tls;
 mod ui;
 mod who;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::Router;
@@ -24,12 +24,13 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use management::access::Gate;
+use management::exposition::Cores;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub use api::{ConfigQuery, DeleteQuery, Diff, Page, Status, description};
+pub use api::{ConfigQuery, DeleteQuery, Diff, Page, RateHistory, Status, description};
 pub use problem::{ProblemDetails, Refusal};
 pub use serve::{Peer, Scheme, serve_tcp, serve_unix};
-pub use tls::{TlsError, server_config};
+pub use tls::{Certificate, TlsError, server_config};
 
 /// What every handler can use.
 #[derive(Clone, Debug)]
@@ -40,22 +41,40 @@ struct Inner {
     gate: Arc<Gate>,
     began: Instant,
     version: &'static str,
-    metrics: fn() -> String,
+    cores: Cores,
+    certificate: OnceLock<Certificate>,
+    imports: ui::WaitingImports,
     /// Places of those who follow events.
     followers: Arc<Semaphore>,
 }
 
 impl Web {
-    /// `version` is the program's; `metrics` gives further lines for `/metrics`, in Prometheus' text form.
+    /// `version` is the program's; `cores` are asked when somebody wants metrics.
     #[must_use]
-    pub fn new(gate: Arc<Gate>, version: &'static str, metrics: fn() -> String) -> Self {
+    pub fn new(gate: Arc<Gate>, version: &'static str, cores: Cores) -> Self {
         Self(Arc::new(Inner {
             gate,
             began: Instant::now(),
             version,
-            metrics,
+            cores,
+            certificate: OnceLock::new(),
+            imports: ui::WaitingImports::default(),
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
         }))
+    }
+
+    /// Tells pages of the certificate in use, once there is one.
+    pub fn tell_certificate(&self, certificate: Certificate) {
+        // Another one would be of another port: there is one.
+        drop(self.0.certificate.set(certificate));
+    }
+
+    pub(crate) fn imports(&self) -> &ui::WaitingImports {
+        &self.0.imports
+    }
+
+    pub(crate) fn certificate(&self) -> Option<&Certificate> {
+        self.0.certificate.get()
     }
 
     pub(crate) fn gate(&self) -> &Arc<Gate> {
@@ -76,6 +95,7 @@ impl Web {
 pub fn router(web: Web) -> Router {
     let (api, description) = api::routes();
     let docs = utoipa_swagger_ui::SwaggerUi::new("/api/docs").url("/api/v1/openapi.json", description);
+    let docs = Router::new().merge(docs).layer(middleware::map_response(confine));
     Router::new()
         .merge(api)
         .merge(ui::routes())
@@ -135,6 +155,15 @@ async fn harden<B>(mut response: axum::http::Response<B>) -> axum::http::Respons
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The browser for the API's description has everything it needs from here; it sets styles by itself.
+async fn confine<B>(mut response: axum::http::Response<B>) -> axum::http::Response<B> {
+    let policy = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'; \
+                  base-uri 'none'; form-action 'self'";
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     response
 }
 

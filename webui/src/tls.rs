@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest, Sha256};
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,17 @@ pub enum TlsError {
     Make(#[from] rcgen::Error),
 }
 
+/// The certificate in use, as people are told of it: who is warned by a browser can compare the fingerprint.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Certificate {
+    /// Its file.
+    pub path: PathBuf,
+    /// Whether it was made here, and is signed by nobody but itself.
+    pub is_made: bool,
+    /// SHA-256 of its DER form: upper-case hexadecimal, a colon after each byte but the last.
+    pub fingerprint: String,
+}
+
 /// The TLS configuration over a certificate and its key, PEM files. Without any, a certificate for `names` is made in
 /// `directory` once and used again.
 ///
@@ -38,7 +50,7 @@ pub fn server_config(
     own: Option<(&Path, &Path)>,
     directory: &Path,
     names: Vec<String>,
-) -> Result<Arc<ServerConfig>, TlsError> {
+) -> Result<(Arc<ServerConfig>, Certificate), TlsError> {
     let made = (directory.join("tls.crt"), directory.join("tls.key"));
     let (certificate, key) = match own {
         Some(own) => own,
@@ -56,12 +68,17 @@ pub fn server_config(
     let chain = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| problem(certificate, error.to_string()))?;
-    if chain.is_empty() {
+    let Some(first) = chain.first() else {
         return Err(problem(
             certificate,
             "it holds no certificate in PEM form".to_owned(),
         ));
-    }
+    };
+    let shown = Certificate {
+        path: certificate.to_owned(),
+        is_made: own.is_none(),
+        fingerprint: fingerprint(first),
+    };
     let key = PrivateKeyDer::from_pem_file(key).map_err(|error| problem(key, error.to_string()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -69,7 +86,13 @@ pub fn server_config(
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok((Arc::new(config), shown))
+}
+
+fn fingerprint(certificate: &[u8]) -> String {
+    let bytes = Sha256::digest(certificate);
+    let pairs: Vec<_> = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    pairs.join(":")
 }
 
 fn make(certificate: &Path, key: &Path, names: Vec<String>) -> Result<(), TlsError> {
@@ -104,9 +127,12 @@ mod tests {
     fn a_certificate_is_made_once_and_its_key_is_private() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
-        server_config(None, directory.path(), vec!["localhost".into()]).unwrap();
+        let (_, shown) = server_config(None, directory.path(), vec!["localhost".into()]).unwrap();
+        assert!(shown.is_made);
+        assert_eq!(shown.fingerprint.len(), 32 * 3 - 1);
         let first = fs::read(directory.path().join("tls.crt")).unwrap();
-        server_config(None, directory.path(), vec!["localhost".into()]).unwrap();
+        let (_, again) = server_config(None, directory.path(), vec!["localhost".into()]).unwrap();
+        assert_eq!(again, shown);
         assert_eq!(fs::read(directory.path().join("tls.crt")).unwrap(), first);
         let mode = fs::metadata(directory.path().join("tls.key"))
             .unwrap()

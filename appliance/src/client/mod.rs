@@ -2,7 +2,9 @@
 //! and `LUNAPORT_TOKEN`. Decides nothing: what the API says is what is shown.
 
 mod http;
+mod job;
 mod table;
+mod top;
 mod trace;
 
 use std::fs;
@@ -16,6 +18,7 @@ use serde_json::{Value, json};
 use crate::error::StartError;
 use crate::size::parse_size;
 use http::Client;
+pub(crate) use top::TopArgs;
 use trace::TraceCommand;
 
 /// What every client command takes.
@@ -100,6 +103,20 @@ pub(crate) enum StoreCommand {
     },
     /// Make a file larger.
     Grow { id: String, size: String },
+    /// Copy one to a new file, which is a store of its own when the job is done.
+    Clone {
+        id: String,
+        /// Id of the copy.
+        new: String,
+        /// Its file.
+        path: PathBuf,
+        /// Key file of the copy; a copy of an encrypted store needs one of its own.
+        #[arg(long, value_name = "FILE")]
+        encrypt: Option<PathBuf>,
+        /// Return when it is done.
+        #[arg(long)]
+        wait: bool,
+    },
     /// Forget one; its data stay unless told otherwise.
     Delete {
         id: String,
@@ -126,6 +143,31 @@ pub(crate) enum InitiatorCommand {
     },
     /// List logins that failed, and why.
     Failures,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobCommand {
+    /// List long work and how far it is.
+    List,
+    /// Wait until a job has ended.
+    Wait { id: String },
+    /// End a job before it is done.
+    Cancel { id: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReservationCommand {
+    /// List units on which something is reserved.
+    List,
+    /// Show registrants and holder of one.
+    Show { unit: String },
+    /// Take all registrations and reservations of one away.
+    Clear {
+        unit: String,
+        /// Even while registrants have sessions.
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -192,11 +234,15 @@ pub(crate) enum UserCommand {
 pub(crate) enum Asked {
     Config(ConfigCommand),
     Initiator(InitiatorCommand),
+    Job(JobCommand),
+    LogFilter(Option<String>),
     Lun(LunCommand),
+    Reservation(ReservationCommand),
     Session(SessionCommand),
     Status,
     Store(StoreCommand),
     Target(TargetCommand),
+    Top(TopArgs),
     User(UserCommand),
 }
 
@@ -209,11 +255,18 @@ pub(crate) fn run(common: &Common, asked: Asked) -> Result<ExitCode, StartError>
     match asked {
         Asked::Config(command) => config(&api, command),
         Asked::Initiator(command) => initiator(&api, command),
+        Asked::Job(command) => job::run(&api, command),
+        Asked::LogFilter(None) => api.show(&api.get("/log-filter")?),
+        Asked::LogFilter(Some(filter)) => {
+            api.show(&api.send("PUT", "/log-filter", &json!({"filter": filter}))?)
+        }
         Asked::Lun(command) => lun(&api, command),
+        Asked::Reservation(command) => reservation(&api, command),
         Asked::Session(command) => session(&api, command),
         Asked::Status => api.show(&api.get("/status")?),
         Asked::Store(command) => store(&api, command),
         Asked::Target(command) => target(&api, command),
+        Asked::Top(args) => top::top(&api, args),
         Asked::User(command) => user(&api, command),
     }?;
     Ok(ExitCode::SUCCESS)
@@ -340,6 +393,21 @@ fn store(api: &Api, command: StoreCommand) -> Result<(), StartError> {
             let patch = json!({"place": {"size": bytes(&size)?}});
             api.show(&api.send("PATCH", &format!("/stores/{id}"), &patch)?)
         }
+        StoreCommand::Clone {
+            id,
+            new,
+            path,
+            encrypt,
+            wait,
+        } => {
+            let body = json!({"id": new, "path": path, "encrypt": encrypt});
+            let begun = api.send("POST", &format!("/stores/{id}/clone"), &body)?;
+            if wait {
+                job::wait(api, begun)
+            } else {
+                api.show(&begun)
+            }
+        }
         StoreCommand::Delete { id, delete_data } => {
             api.delete(&format!("/stores/{id}?delete-data={delete_data}"))
         }
@@ -374,6 +442,16 @@ fn initiator(api: &Api, command: InitiatorCommand) -> Result<(), StartError> {
         }
         InitiatorCommand::Deny { rule, force } => api.delete(&format!("/access/{rule}?force={force}")),
         InitiatorCommand::Failures => api.show(&api.get("/login-failures")?["items"]),
+    }
+}
+
+fn reservation(api: &Api, command: ReservationCommand) -> Result<(), StartError> {
+    match command {
+        ReservationCommand::List => api.show(&api.get("/reservations")?["items"]),
+        ReservationCommand::Show { unit } => api.show(&api.get(&format!("/reservations/{unit}"))?),
+        ReservationCommand::Clear { unit, force } => {
+            api.delete(&format!("/reservations/{unit}?force={force}"))
+        }
     }
 }
 

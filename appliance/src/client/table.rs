@@ -50,9 +50,16 @@ fn table(rows: &[Value]) -> String {
                 .collect()
         })
         .collect();
-    let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
     let heading: Vec<String> = columns.iter().map(|column| column.to_uppercase()).collect();
-    for row in std::iter::once(&heading).chain(&cells) {
+    let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
+    lines(&heading, &cells)
+}
+
+/// Rows below a heading, each column as wide as its widest cell.
+pub(super) fn lines(heading: &[&str], cells: &[Vec<String>]) -> String {
+    let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
+    let heading: Vec<String> = heading.iter().map(|&text| text.to_owned()).collect();
+    for row in std::iter::once(&heading).chain(cells) {
         for (place, text) in row.iter().enumerate() {
             let width = widths.entry(place).or_default();
             *width = (*width).max(text.chars().count());
@@ -66,13 +73,14 @@ fn table(rows: &[Value]) -> String {
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     std::iter::once(&heading)
-        .chain(&cells)
+        .chain(cells)
         .map(line)
         .collect::<Vec<_>>()
         .join("\n")
 }
 
-fn cell(value: &Value) -> String {
+/// A value in one line.
+pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         // What comes from initiators must not move the cursor.

@@ -3,8 +3,8 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response};
-use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Sn, Tsih, crc32c, text};
+use iscsi_proto::pdu::{LoginRequest, LoginStage, LoginStatus, Request, Response, TextRequest};
+use iscsi_proto::{BHS_LEN, Cid, Frame, Isid, Itt, Lun, Sn, Tsih, Ttt, crc32c, text};
 
 use super::PATIENCE;
 
@@ -117,6 +117,85 @@ impl Session {
             Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
         }
     }
+}
+
+/// A login that proves a CHAP name by a response that no secret gives; how it ends.
+pub(crate) fn prove_wrongly(portal: SocketAddr, target: &str, name: &str) -> LoginStatus {
+    let mut session = Session::connect(portal);
+    let response = format!("0x{}", "00".repeat(16));
+    let steps: [&[(&str, &str)]; 3] = [
+        &[
+            ("InitiatorName", NAME),
+            ("TargetName", target),
+            ("SessionType", "Normal"),
+            ("AuthMethod", "CHAP"),
+        ],
+        &[("CHAP_A", "5")],
+        &[("CHAP_N", name), ("CHAP_R", &response)],
+    ];
+    let mut request = LoginRequest {
+        transit: false,
+        current_stage: LoginStage::Security,
+        next_stage: LoginStage::Security,
+        ..login_request()
+    };
+    for keys in steps {
+        session.say(&Request::Login(request.clone()), &pairs(keys));
+        match session.hear().0 {
+            Response::Login(login) if login.status == LoginStatus::Success => {
+                request.exp_stat_sn = login.stat_sn.next();
+            }
+            Response::Login(login) => return login.status,
+            other => panic!("unexpected answer to a login: {other:?}"),
+        }
+    }
+    panic!("a wrong response was taken for a right one");
+}
+
+/// The TargetName and TargetAddress records that a portal gives.
+pub(crate) fn discover(portal: SocketAddr) -> Vec<String> {
+    let mut session = Session::connect(portal);
+    let names = pairs(&[("InitiatorName", NAME), ("SessionType", "Discovery")]);
+    session.say(&Request::Login(login_request()), &names);
+    let mut next = match session.hear().0 {
+        Response::Login(login) if login.status == LoginStatus::Success => login.stat_sn.next(),
+        other => panic!("not let in: {other:?}"),
+    };
+    let (mut asked, mut answer) = (pairs(&[("SendTargets", "All")]), Vec::new());
+    let mut ttt = Ttt::RESERVED;
+    loop {
+        let request = TextRequest {
+            immediate: true,
+            is_final: true,
+            continues: false,
+            lun: Lun::ZERO,
+            itt: Itt(2),
+            ttt,
+            cmd_sn: Sn(1),
+            exp_stat_sn: next,
+        };
+        session.say(&Request::Text(request), &asked);
+        let (Response::Text(response), piece) = session.hear() else {
+            panic!("no answer to SendTargets");
+        };
+        answer.extend(piece);
+        if response.is_final {
+            break;
+        }
+        (ttt, next) = (response.ttt, response.stat_sn.next());
+        asked.clear();
+    }
+    let records = text::parse_pairs(&answer).unwrap();
+    let lines = records.iter().map(|pair| format!("{}={}", pair.key, pair.value));
+    lines.collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (key, value) in pairs {
+        text::push_pair(&mut text, key, value);
+    }
+    text
 }
 
 /// The one request of a login without CHAP.

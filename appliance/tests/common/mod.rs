@@ -30,17 +30,44 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it over a state directory, and waits until it is managed.
     pub(crate) fn start(directory: &Path) -> Self {
-        Self::start_with(directory, free_address())
+        Self::start_with(directory, free_address(), None)
+    }
+
+    /// The same with a limit of open files.
+    pub(crate) fn start_limited(directory: &Path, open_files: u64) -> Self {
+        Self::start_with(directory, free_address(), Some(open_files))
     }
 
     /// The same with another address of the administration.
     pub(crate) fn start_at(directory: &Path, admin: &str) -> Self {
-        Self::start_with(directory, admin.parse().unwrap())
+        Self::start_with(directory, admin.parse().unwrap(), None)
     }
 
-    fn start_with(directory: &Path, admin: SocketAddr) -> Self {
+    /// Whoever else takes ports on this machine may be quicker: then others are tried.
+    fn start_with(directory: &Path, admin: SocketAddr, open_files: Option<u64>) -> Self {
+        for _ in 0..5 {
+            if let Some(server) = Self::try_start(directory, admin, open_files) {
+                return server;
+            }
+        }
+        panic!("other processes take every port");
+    }
+
+    fn try_start(directory: &Path, admin: SocketAddr, open_files: Option<u64>) -> Option<Self> {
         let portal = free_address();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lunaport"));
+        let program = program();
+        let mut command = match open_files {
+            None => Command::new(&program),
+            Some(limit) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.args([
+                    "-c",
+                    &format!("ulimit -n {limit} && exec \"$0\" \"$@\""),
+                    &program,
+                ]);
+                shell
+            }
+        };
         command
             .current_dir(directory)
             .env_clear()
@@ -67,19 +94,23 @@ impl Server {
             lines,
             said: Vec::new(),
         };
-        server.says("management at");
-        server
+        let first = server.says_one_of(&["management at", "another process listens there"]);
+        first.contains("management at").then_some(server)
     }
 
     /// Waits for a line that has this in it.
     pub(crate) fn says(&mut self, wanted: &str) -> String {
+        self.says_one_of(&[wanted])
+    }
+
+    fn says_one_of(&mut self, wanted: &[&str]) -> String {
         let deadline = Instant::now() + PATIENCE;
         while let Ok(line) = self
             .lines
             .recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
             self.said.push(line.clone());
-            if line.contains(wanted) {
+            if wanted.iter().any(|wanted| line.contains(wanted)) {
                 return line;
             }
         }
@@ -98,13 +129,18 @@ impl Server {
 
     /// No file of it grows beyond this from now on.
     pub(crate) fn limit_file_size(&self, bytes: Option<u64>) {
-        use rustix::process::{Pid, Resource, Rlimit, prlimit};
+        self.limit(rustix::process::Resource::Fsize, bytes, None);
+    }
+
+    /// It may have so many files open from now on.
+    pub(crate) fn limit_open_files(&self, files: u64) {
+        self.limit(rustix::process::Resource::Nofile, Some(files), Some(20_000));
+    }
+
+    fn limit(&self, resource: rustix::process::Resource, current: Option<u64>, maximum: Option<u64>) {
+        use rustix::process::{Pid, Rlimit, prlimit};
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
-        let limit = Rlimit {
-            current: bytes,
-            maximum: None,
-        };
-        prlimit(pid, Resource::Fsize, limit).unwrap();
+        prlimit(pid, resource, Rlimit { current, maximum }).unwrap();
     }
 
     /// SIGKILL.
@@ -120,6 +156,11 @@ impl Drop for Server {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// The program that is tested: the one of this build, unless `LUNAPORT_BIN` names another by its whole path.
+fn program() -> String {
+    std::env::var("LUNAPORT_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_lunaport").to_owned())
 }
 
 /// An address that was free a moment ago.

@@ -14,10 +14,13 @@ pub(crate) struct Initiator {
     socket: TcpStream,
     cmd_sn: Sn,
     exp_stat_sn: Sn,
+    /// The number that its commands are sent to.
+    pub(crate) lun: u16,
 }
 
 /// What came of a command.
 #[derive(Debug)]
+#[allow(dead_code, reason = "each test program uses some of it")]
 pub(crate) struct End {
     pub(crate) status: u8,
     pub(crate) data: Vec<u8>,
@@ -33,6 +36,7 @@ impl Initiator {
             socket,
             cmd_sn: Sn(1),
             exp_stat_sn: Sn(0),
+            lun: 0,
         };
         let login = LoginRequest {
             transit: true,
@@ -66,7 +70,7 @@ impl Initiator {
         initiator
     }
 
-    /// A command to LUN 0 that may give up to so many bytes, or sends these at once.
+    /// A command to its LUN that may give up to so many bytes, or sends these at once.
     pub(crate) fn command(&mut self, cdb: &[u8], room: u32, out: &[u8]) -> End {
         let mut padded = [0; 16];
         padded[..cdb.len()].copy_from_slice(cdb);
@@ -77,7 +81,7 @@ impl Initiator {
             write: !out.is_empty(),
             attribute: TaskAttribute::Simple,
             priority: 0,
-            lun: Lun::ZERO,
+            lun: Lun::from_number(self.lun).unwrap(),
             itt: Itt(self.cmd_sn.0),
             expected_len: room.max(u32::try_from(out.len()).unwrap()),
             cmd_sn: self.cmd_sn,

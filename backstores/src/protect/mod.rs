@@ -29,7 +29,7 @@ use std::thread::Thread;
 use async_trait::async_trait;
 pub(crate) use sidecar::{HEADER_LEN, path_of, prepare};
 use tags::Mismatch;
-pub use tags::{TAGS_LEN, TagChecks};
+pub use tags::{TAGS_LEN, TagChecks, guard};
 
 use crate::engine::Workers;
 use crate::error::check_range;
@@ -177,22 +177,7 @@ impl Shared {
         tags: &[u8],
         checks: TagChecks,
     ) -> Result<(), StoreError> {
-        let block = self.block_size();
-        let size = usize::try_from(block).expect("blocks are small");
-        // What the medium says of a block without tags is no reason to write one with wrong tags.
-        let escape = op == StoreOp::Read;
-        let Some((index, mismatch)) = tags::check(at / block, size, data, tags, checks, escape) else {
-            return Ok(());
-        };
-        Err(StoreError {
-            kind: match mismatch {
-                Mismatch::Guard => StoreErrorKind::Guard,
-                Mismatch::Reference => StoreErrorKind::ReferenceTag,
-            },
-            op,
-            at: at + index * block,
-            source: None,
-        })
+        check(op, self.block_size(), at, data, tags, checks)
     }
 
     fn lock(&self, range: &Range<u64>) -> Vec<RwLockWriteGuard<'_, ()>> {
@@ -204,6 +189,53 @@ impl Shared {
         let lock = |area: usize| self.areas[area].read().unwrap_or_else(PoisonError::into_inner);
         areas(range).map(lock).collect()
     }
+}
+
+/// Whether blocks that come with protection information, to be written or compared from byte `at` on, fit it as `checks` says:
+/// what [`BlockStore::write_protected`] asks before it writes.
+///
+/// # Errors
+/// [`StoreErrorKind::Guard`], [`StoreErrorKind::ReferenceTag`].
+pub fn check_tags(
+    geometry: &Geometry,
+    at: u64,
+    data: &[u8],
+    tags: &[u8],
+    checks: TagChecks,
+) -> Result<(), StoreError> {
+    check(
+        StoreOp::Write,
+        u64::from(geometry.block_size),
+        at,
+        data,
+        tags,
+        checks,
+    )
+}
+
+fn check(
+    op: StoreOp,
+    block: u64,
+    at: u64,
+    data: &[u8],
+    tags: &[u8],
+    checks: TagChecks,
+) -> Result<(), StoreError> {
+    let size = usize::try_from(block).expect("blocks are small");
+    // What the medium says of a block without tags is no reason to write one with wrong tags.
+    let escape = op == StoreOp::Read;
+    let Some((index, mismatch)) = tags::check(at / block, size, data, tags, checks, escape) else {
+        return Ok(());
+    };
+    Err(StoreError {
+        kind: match mismatch {
+            Mismatch::Guard => StoreErrorKind::Guard,
+            Mismatch::Reference => StoreErrorKind::ReferenceTag,
+        },
+        op,
+        at: at + index * block,
+        source: None,
+    })
 }
 
 /// The locks that a range needs, ascending, each once.

@@ -71,8 +71,9 @@ pub(super) fn check(
     None
 }
 
-/// CRC with the polynomial 8BB7h, from 0, over the whole block.
-fn guard(block: &[u8]) -> u16 {
+/// The guard of a block: a CRC with the polynomial 8BB7h, from 0, over all of it.
+#[must_use]
+pub fn guard(block: &[u8]) -> u16 {
     u16::try_from(checksum(CrcAlgorithm::Crc16T10Dif, block)).expect("a CRC of sixteen bits")
 }
 

@@ -1,11 +1,14 @@
 //! The mover against an initiator in memory: data, credits, aborts, and everything an initiator does wrong.
 
 use std::future::poll_fn;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use iscsi_proto::pdu::{LoginResponse, LoginStage, LoginStatus, NopIn, NopOut, TaskAttribute};
 use iscsi_proto::{Isid, Lun, Sn, Tsih, Ttt};
 use target_core::datamover::{FinalStatus, Numbering};
+use target_core::iscsi::{LinkInfo, TransportKeys};
+use target_core::trace::{TraceLimits, What, Whose};
 use tokio::time::timeout;
 
 use super::*;
@@ -217,6 +220,52 @@ async fn a_read_of_16_mib_lands_where_it_belongs_and_its_tag_is_invalidated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_trace_has_the_pdus_of_both_directions_and_no_rdma() {
+    let mut pair = pair(Weather::default());
+    let info = LinkInfo {
+        local: "192.0.2.2:3260".parse().unwrap(),
+        peer: "192.0.2.1:4000".parse().unwrap(),
+        transport: "iser",
+        keys: TransportKeys::default(),
+    };
+    let limits = TraceLimits {
+        duration: Duration::from_secs(60),
+        payload: 3,
+        stops_when_full: false,
+    };
+    let (tap, trace) = Tap::alone(info, limits);
+    pair.mover.listen_in(tap);
+    let opened = Opened {
+        room: 4096,
+        ..Opened::default()
+    };
+    pair.initiator.command(command(5, 4096, true), &[], opened);
+    pair.begin().await;
+    let put = put(5, 0, &pattern(4096), &pair.pool, true);
+    pair.mover.put_data(put);
+    pair.mover.end_task(Itt(5));
+    pair.answer().await;
+    pair.initiator.send(nop(6), b"ping");
+    assert!(matches!(pair.notify().await, Notify::Control { .. }));
+    let entries = trace.entries(0, usize::MAX);
+    let pdus: Vec<_> = entries
+        .iter()
+        .map(|entry| match &entry.what {
+            What::Pdu(pdu) => (pdu.whose, pdu.header[0], pdu.data.to_vec()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        pdus,
+        [
+            (Whose::Initiator, 0x01, vec![]),
+            (Whose::Target, 0x21, vec![]),
+            (Whose::Initiator, 0x40, b"pin".to_vec()),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_response_invalidates_only_for_who_wants_it() {
     for (no_remote_invalidate, expected) in [(false, true), (true, false)] {
         let peer = CmHeader {
@@ -320,7 +369,7 @@ async fn a_release_waits_until_the_hardware_lets_go() {
     let piece = put(5, 0, &[1; 4096], &pair.pool, false);
     pair.mover.put_data(piece);
     // Posts the write, whose end takes its time.
-    assert!(timeout(std::time::Duration::ZERO, pair.notify()).await.is_err());
+    assert!(timeout(Duration::ZERO, pair.notify()).await.is_err());
     pair.mover.release_task(Itt(5));
     assert!(pair.notify().now_or_never().is_none());
     assert!(matches!(pair.notify().await, Notify::Released(Itt(5))));
@@ -510,7 +559,7 @@ async fn a_connection_that_goes_leaves_no_buffer_behind() {
     pair.begin().await;
     let piece = put(5, 0, &[1; 4096], &pair.pool, true);
     pair.mover.put_data(piece);
-    assert!(timeout(std::time::Duration::ZERO, pair.notify()).await.is_err());
+    assert!(timeout(Duration::ZERO, pair.notify()).await.is_err());
     pair.initiator.queue_pair().disconnect();
     assert!(matches!(
         pair.notify().await,

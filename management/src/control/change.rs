@@ -322,7 +322,7 @@ async fn save(
     blocking(move || state.commit(&before, &after).map(|()| state)).await
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work)
         .await
         .expect("this work does not panic, and blocking work is not aborted")

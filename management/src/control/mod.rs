@@ -6,6 +6,10 @@
 
 mod change;
 mod config;
+mod duplicate;
+mod jobs;
+mod log_filter;
+mod reservations;
 mod sessions;
 mod tend;
 mod traces;
@@ -17,12 +21,17 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use target_core::iscsi::Node;
 
 pub use change::{Change, ChangeError, Edit, Outcome, Precondition, Preview};
+pub use duplicate::CloneRequest;
+pub use jobs::{Job, JobKind, JobState};
+pub use log_filter::LogFilter;
+pub use reservations::{Port, Registrant, ReservationKind, ReservedLun, UnitReservations};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 pub use traces::{TraceError, TraceState, TraceStatus, TraceWish};
 
 use crate::events::{Event, EventKind, EventLog};
-use crate::live::{Accept, Defaults, Live, PortStatus, StoreStatus, UnitKeeping};
+use crate::live::{Accept, Defaults, IserStatus, Live, PortStatus, StoreStatus, UnitKeeping};
 use crate::model::{Model, Problem};
+use crate::rates::RateLog;
 use crate::state::State;
 
 /// The administration of one node.
@@ -36,8 +45,12 @@ pub struct Control {
     /// Locked for as long as it takes to look, or to follow a change; never while something is saved.
     live: Mutex<Live>,
     events: Arc<EventLog>,
+    rates: RateLog,
+    log_filter: LogFilter,
     entropy: fn(&mut [u8]),
     directory: PathBuf,
+    /// Long work of this run.
+    jobs: jobs::Jobs,
     /// Units that are being looked at; one that is stuck is not asked again.
     looking: Mutex<BTreeSet<String>>,
 }
@@ -78,6 +91,8 @@ impl Control {
             }
         }
         Ok(Arc::new(Self {
+            rates: RateLog::new(Arc::clone(&node)),
+            log_filter: LogFilter::default(),
             node,
             model: RwLock::new(Arc::new(model)),
             writer: Arc::new(tokio::sync::Mutex::new(state)),
@@ -85,6 +100,7 @@ impl Control {
             events,
             entropy,
             directory,
+            jobs: jobs::Jobs::default(),
             looking: Mutex::default(),
         }))
     }
@@ -99,6 +115,12 @@ impl Control {
     #[must_use]
     pub const fn events(&self) -> &Arc<EventLog> {
         &self.events
+    }
+
+    /// How much is done, and how fast.
+    #[must_use]
+    pub const fn rates(&self) -> &RateLog {
+        &self.rates
     }
 
     /// The node that follows.
@@ -131,10 +153,36 @@ impl Control {
         self.live().refused().clone().into_iter().collect()
     }
 
+    /// Targets that no portal leads to.
+    #[must_use]
+    pub fn unreached_targets(&self) -> Vec<String> {
+        let directory = self.node.directory();
+        let leads = |target: &target_core::control::Target| {
+            let portals = directory
+                .portals
+                .iter()
+                .chain(directory.other_portals.values().flatten());
+            portals
+                .into_iter()
+                .any(|portal| target.device.has_port(portal.tpgt))
+        };
+        let targets = directory.targets.values();
+        targets
+            .filter(|target| !leads(target))
+            .map(|target| target.name.to_string())
+            .collect()
+    }
+
     /// How every portal is.
     #[must_use]
     pub fn port_statuses(&self) -> Vec<PortStatus> {
         self.live().port_statuses(&self.model())
+    }
+
+    /// Whether iSER can be had, and where.
+    #[must_use]
+    pub fn iser_status(&self) -> IserStatus {
+        self.live().iser_status()
     }
 
     /// The open stores by id, to be flushed at the end.

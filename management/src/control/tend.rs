@@ -5,21 +5,22 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backstores::Measured;
+use iscsi_proto::pdu::LoginStatus;
 use serde_json::json;
-use target_core::iscsi::NodeEvent;
+use target_core::iscsi::{LoginFailure, NodeEvent};
 use target_core::scsi::LogicalUnit;
 use tokio::sync::broadcast::error::RecvError;
 use tracing::{info, warn};
 
 use super::{Control, SessionStatus};
 use crate::events::{Event, EventKind};
-use crate::live::open_one;
+use crate::live::open_known;
 use crate::model::{Model, Store, Unit};
 
 impl Control {
     /// Runs until it is dropped.
     pub async fn tend(self: Arc<Self>) {
-        tokio::join!(self.retry(), self.write_down());
+        tokio::join!(self.retry(), self.write_down(), self.rates.run());
     }
 
     async fn retry(&self) {
@@ -42,7 +43,7 @@ impl Control {
             let open = move || -> Vec<_> {
                 let tried = missing
                     .iter()
-                    .map(|store| (store.id.to_string(), open_one(store, &base)));
+                    .map(|store| (store.id.to_string(), open_known(store, &base)));
                 tried
                     .filter_map(|(id, opened)| Some((id, opened.ok()?)))
                     .collect()
@@ -160,6 +161,7 @@ fn told(event: &NodeEvent) -> Event {
                     data["initiator"] = json!(failure.initiator);
                     data["target"] = json!(failure.target);
                     data["status"] = json!(format!("{:?}", failure.status));
+                    data["key"] = json!(offending_key(failure));
                     (failure.reason.as_str(), failure.fix.as_str())
                 }
                 None => (
@@ -189,6 +191,23 @@ fn told(event: &NodeEvent) -> Event {
             data["in_order"] = json!(in_order);
             Event::new(EventKind::SessionEnded, text).with(data)
         }
+    }
+}
+
+/// The key of the login, or the limit, that stood against it: the one that the reason names, else the one that its status is
+/// about.
+fn offending_key(failure: &LoginFailure) -> Option<&str> {
+    let mut words = failure
+        .reason
+        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    if let Some(named) = words.find(|word| iscsi_proto::keys::spec(word).is_some()) {
+        return Some(named);
+    }
+    match failure.status {
+        LoginStatus::AuthorizationFailure => Some("InitiatorName"),
+        LoginStatus::NotFound | LoginStatus::TargetRemoved => Some("TargetName"),
+        LoginStatus::OutOfResources => Some("max-sessions"),
+        _ => None,
     }
 }
 

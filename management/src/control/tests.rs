@@ -201,6 +201,30 @@ async fn a_missing_store_keeps_its_place_and_comes_back_by_itself() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_gone_is_missing_and_not_made_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("one.img");
+    let control = start(directory.path());
+    change(&control, served_disk()).await.unwrap();
+    drop(control);
+    std::fs::rename(&file, directory.path().join("away")).unwrap();
+
+    let control = start(directory.path());
+    control.retry_once().await;
+    let status = &control.store_statuses()[0];
+    assert_eq!(status.condition, Condition::Missing);
+    assert!(status.problem.as_ref().unwrap().contains("one.img"), "{status:?}");
+    assert!(
+        !file.exists(),
+        "an empty disk in its place would be worse than none"
+    );
+
+    std::fs::rename(directory.path().join("away"), &file).unwrap();
+    control.retry_once().await;
+    assert_eq!(luns(&control), [3]);
+}
+
+#[tokio::test]
 async fn a_store_grows_and_does_not_shrink() {
     let directory = tempfile::tempdir().unwrap();
     let control = start(directory.path());

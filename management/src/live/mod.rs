@@ -22,11 +22,12 @@ use target_core::iscsi::{Node, Order};
 use target_core::scsi::{AccessState, LogicalUnit, NonVolatileMemory, TargetDevice};
 use tracing::warn;
 
-pub use ports::{Accept, PortStatus};
+pub use ports::{Accept, IserPortalStatus, IserStatus, PortStatus};
 pub use reservations::ReservationStore;
 pub use sanitizing::SanitizeStore;
-pub(crate) use stores::open_one;
 pub use stores::{Condition, StoreStatus};
+pub(crate) use stores::{open_known, open_one};
+pub use targets::ISER;
 pub use usage::{InUse, UsingSession};
 
 use crate::model::{Model, Problem, Unit};
@@ -44,7 +45,7 @@ pub struct Defaults {
     pub portals: Vec<Portal>,
     /// Those of other transports than TCP, by its name.
     pub other_portals: BTreeMap<&'static str, Vec<Portal>>,
-    /// Their portal groups, by which every target can be reached, and the access state each is in at first.
+    /// Their portal groups, and the access state each is in at first.
     pub groups: Vec<(Tpgt, Option<AccessState>)>,
     /// Where the program says over HTTP how it is.
     pub management_url: Option<String>,
@@ -80,20 +81,13 @@ struct LiveUnit {
 
 #[derive(Debug)]
 struct LiveDevice {
-    portal_group: u16,
     device: Arc<TargetDevice>,
 }
 
 impl LiveDevice {
-    /// A device without units, reached by its own portal group and by those of the start.
-    fn new(target: &crate::model::Target, defaults: &Defaults) -> Self {
-        let own = Tpgt(target.portal_group);
-        let mut ports: Vec<Tpgt> = defaults.groups.iter().map(|(group, _)| *group).collect();
-        if !ports.contains(&own) {
-            ports.push(own);
-        }
-        ports.sort();
-        let device = TargetDevice::new(target.name.0.clone(), &ports);
+    /// A device without units.
+    fn new(target: &crate::model::Target, groups: &[Tpgt], defaults: &Defaults) -> Self {
+        let device = TargetDevice::new(target.name.0.clone(), groups);
         for (group, state) in &defaults.groups {
             if let Some(state) = state {
                 device.set_access_state(*group, *state);
@@ -102,10 +96,7 @@ impl LiveDevice {
         if let Some(url) = &defaults.management_url {
             device.set_management_url(url.clone());
         }
-        Self {
-            portal_group: target.portal_group,
-            device,
-        }
+        Self { device }
     }
 }
 
@@ -232,6 +223,10 @@ impl Live {
         &self.stores
     }
 
+    pub(crate) fn iser_status(&self) -> IserStatus {
+        self.ports.iser_status()
+    }
+
     pub(crate) fn port_statuses(&self, model: &Model) -> Vec<PortStatus> {
         self.ports.statuses(model)
     }
@@ -239,6 +234,11 @@ impl Live {
     /// Units that are not served although their store is there, and why.
     pub(crate) const fn refused(&self) -> &BTreeMap<String, String> {
         &self.refused
+    }
+
+    /// What is reserved on units, as it is kept.
+    pub(crate) fn reservation_files(&self) -> ReservationFiles {
+        self.keeping.reservations.files().clone()
     }
 
     /// The open stores, to be flushed at the end.
@@ -315,8 +315,7 @@ impl Live {
         let mut devices = std::mem::take(&mut self.devices);
         devices.retain(|name, live| {
             let target = model.get::<crate::model::Target>(name.as_str());
-            let stays =
-                target.is_some_and(|target| target.enabled && target.portal_group == live.portal_group);
+            let stays = target.is_some_and(|target| target.enabled);
             let wanted = if stays {
                 targets::wanted_luns(model, name, &self.units)
             } else {
@@ -337,15 +336,18 @@ impl Live {
     }
 
     fn map_what_is_wanted(&mut self, model: &Model) {
+        let sessions = self.node.sessions();
         for target in model
             .all::<crate::model::Target>()
             .filter(|target| target.enabled)
         {
             let name = &target.name.0;
+            let groups = targets::portal_groups(model, target, &self.defaults, &sessions);
             let live = self
                 .devices
                 .entry(name.clone())
-                .or_insert_with(|| LiveDevice::new(target, &self.defaults));
+                .or_insert_with(|| LiveDevice::new(target, &groups, &self.defaults));
+            live.device.set_portal_groups(&groups);
             let there: BTreeMap<_, _> = live.device.luns().into_iter().collect();
             for (number, unit) in targets::wanted_luns(model, name, &self.units) {
                 if !there.contains_key(&number) {
@@ -362,6 +364,9 @@ impl Live {
             let Some(name) = &session.target else { continue };
             let admitted = directory.targets.get(name).is_some_and(|target| {
                 target.access.admits(&session.initiator.name, session.peer.ip())
+                    && session
+                        .portal_group
+                        .is_some_and(|group| target.device.has_port(group))
                     && self
                         .devices
                         .get(name)

@@ -11,11 +11,39 @@ use tokio::task::AbortHandle;
 use tracing::{info, warn};
 use utoipa::ToSchema;
 
-use crate::model::{Model, Object, Portal, Problem};
+use crate::model::{Model, Object, Portal, Problem, Transport};
 
-/// Accepts connections of a listener from now on, until it is aborted.
+/// Accepts connections from now on, until that is aborted.
 #[derive(Clone)]
-pub struct Accept(Arc<dyn Fn(TcpListener) -> AbortHandle + Send + Sync>);
+pub struct Accept {
+    tcp: Arc<dyn Fn(TcpListener) -> AbortHandle + Send + Sync>,
+    iser: Arc<dyn Fn(SocketAddr) -> AbortHandle + Send + Sync>,
+    iser_status: Arc<dyn Fn() -> IserStatus + Send + Sync>,
+}
+
+/// Whether iSER can be had, and where.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct IserStatus {
+    /// Whether this host can serve it now.
+    pub available: bool,
+    /// Why it cannot, and what would change that, in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Its portals, those of the start among them.
+    pub portals: Vec<IserPortalStatus>,
+}
+
+/// How a portal over RDMA is.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct IserPortalStatus {
+    /// Its address and port.
+    pub address: String,
+    /// Whether it accepts connections. It waits for a device while it does not, and begins by itself.
+    pub listening: bool,
+    /// What it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
 
 /// How a portal is.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -40,6 +68,7 @@ pub(super) struct Ports {
 #[derive(Debug)]
 struct Port {
     address: SocketAddr,
+    transport: Transport,
     accepting: AbortHandle,
 }
 
@@ -47,9 +76,32 @@ struct Port {
 pub(super) type PreparedPorts = Vec<(String, SocketAddr, TcpListener)>;
 
 impl Accept {
-    /// `accept` is called on a thread of a runtime, and hands the listener to a task.
-    pub fn new(accept: impl Fn(TcpListener) -> AbortHandle + Send + Sync + 'static) -> Self {
-        Self(Arc::new(accept))
+    /// `tcp` is called on a thread of a runtime, and hands the listener to a task. There is no iSER.
+    pub fn new(tcp: impl Fn(TcpListener) -> AbortHandle + Send + Sync + 'static) -> Self {
+        Self {
+            tcp: Arc::new(tcp),
+            iser: Arc::new(|_| tokio::spawn(std::future::pending::<()>()).abort_handle()),
+            iser_status: Arc::new(|| IserStatus {
+                available: false,
+                problem: Some("nobody serves it here".to_owned()),
+                portals: Vec::new(),
+            }),
+        }
+    }
+
+    /// Beside TCP there is iSER: `iser` hands an address to a task that listens on it whenever there is a device for that, and
+    /// `status` says how these are.
+    #[must_use]
+    pub fn with_iser(
+        self,
+        iser: impl Fn(SocketAddr) -> AbortHandle + Send + Sync + 'static,
+        status: impl Fn() -> IserStatus + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            iser: Arc::new(iser),
+            iser_status: Arc::new(status),
+            ..self
+        }
     }
 }
 
@@ -75,6 +127,10 @@ impl Ports {
             if self.all.contains_key(&id) {
                 continue;
             }
+            if portal.transport == Transport::Iser {
+                self.begin_iser(id, portal.address);
+                continue;
+            }
             match tcp_transport::bind(portal.address) {
                 Ok(listener) => self.begin(id, portal.address, listener),
                 Err(error) => {
@@ -92,7 +148,8 @@ impl Ports {
 
     /// Addresses that a change need not open: they are open, or known not to be there now.
     pub(super) fn known(&self, given: &[SocketAddr]) -> Vec<SocketAddr> {
-        let open = self.all.values().map(|port| port.address);
+        let tcp = self.all.values().filter(|port| port.transport == Transport::Tcp);
+        let open = tcp.map(|port| port.address);
         open.chain(self.problems.values().map(|(address, _)| *address))
             .chain(given.iter().copied())
             .collect()
@@ -104,10 +161,14 @@ impl Ports {
                 .get::<Portal>(id)
                 .is_some_and(|portal| portal.enabled && portal.address == address)
         };
+        let stays = |id: &str, port: &Port| {
+            let portal = after.get::<Portal>(id);
+            wants(id, port.address) && portal.is_some_and(|portal| portal.transport == port.transport)
+        };
         let gone: Vec<_> = self
             .all
             .iter()
-            .filter(|(id, port)| !wants(id, port.address))
+            .filter(|(id, port)| !stays(id, port))
             .map(|(id, _)| id.clone())
             .collect();
         let mut left: Vec<Port> = gone.iter().filter_map(|id| self.all.remove(id)).collect();
@@ -117,11 +178,18 @@ impl Ports {
         }
         // A portal that only got another name keeps its port.
         for portal in after.all::<Portal>().filter(|portal| portal.enabled) {
-            let place = left.iter().position(|port| port.address == portal.address);
+            let place = left
+                .iter()
+                .position(|port| port.address == portal.address && port.transport == portal.transport);
             if let Some(place) = place
                 && !self.all.contains_key(&portal.key())
             {
                 self.all.insert(portal.key(), left.swap_remove(place));
+            }
+        }
+        for portal in wanted(after, &[]).filter(|portal| portal.transport == Transport::Iser) {
+            if !self.all.contains_key(&portal.key()) {
+                self.begin_iser(portal.key(), portal.address);
             }
         }
         for port in left {
@@ -131,28 +199,58 @@ impl Ports {
     }
 
     pub(super) fn statuses(&self, model: &Model) -> Vec<PortStatus> {
+        let iser = self.iser_status();
         let status = |portal: &Portal| {
             let id = portal.key();
-            PortStatus {
-                listening: self.all.contains_key(&id),
-                problem: self.problems.get(&id).map(|(_, problem)| problem.clone()),
-                id,
+            let address = portal.address.to_string();
+            let over_rdma = iser.portals.iter().find(|known| known.address == address);
+            match over_rdma.filter(|_| portal.transport == Transport::Iser) {
+                Some(known) => PortStatus {
+                    id,
+                    listening: known.listening,
+                    problem: known.problem.clone(),
+                },
+                None => PortStatus {
+                    listening: portal.transport == Transport::Tcp && self.all.contains_key(&id),
+                    problem: self.problems.get(&id).map(|(_, problem)| problem.clone()),
+                    id,
+                },
             }
         };
         model.all::<Portal>().map(status).collect()
     }
 
+    /// Whether iSER can be had, and where.
+    pub(super) fn iser_status(&self) -> IserStatus {
+        (self.accept.iser_status)()
+    }
+
     fn begin(&mut self, id: String, address: SocketAddr, listener: TcpListener) {
         self.problems.remove(&id);
-        let accepting = (self.accept.0)(listener);
-        self.all.insert(id, Port { address, accepting });
+        let port = Port {
+            address,
+            transport: Transport::Tcp,
+            accepting: (self.accept.tcp)(listener),
+        };
+        self.all.insert(id, port);
+    }
+
+    fn begin_iser(&mut self, id: String, address: SocketAddr) {
+        let port = Port {
+            address,
+            transport: Transport::Iser,
+            accepting: (self.accept.iser)(address),
+        };
+        self.all.insert(id, port);
     }
 }
 
 /// Opens the ports that a model has and that are not known.
 pub(super) fn prepare(after: &Model, known: &[SocketAddr]) -> Result<PreparedPorts, Vec<Problem>> {
     let (mut prepared, mut problems) = (Vec::new(), Vec::new());
-    for portal in wanted(after, known) {
+    // A portal over RDMA waits for its device; there is nothing that a change could find out.
+    let wanted = wanted(after, known).filter(|portal| portal.transport == Transport::Tcp);
+    for portal in wanted {
         let id = portal.key();
         match tcp_transport::bind(portal.address) {
             Ok(listener) => prepared.push((id, portal.address, listener)),
@@ -173,9 +271,10 @@ pub(super) fn prepare(after: &Model, known: &[SocketAddr]) -> Result<PreparedPor
     }
 }
 
-/// The portals that should listen. Those that the start opened do already.
+/// The portals that should listen. Those over TCP that the start opened do already.
 fn wanted<'a>(model: &'a Model, given: &'a [SocketAddr]) -> impl Iterator<Item = &'a Portal> {
-    model
-        .all::<Portal>()
-        .filter(|portal| portal.enabled && !given.contains(&portal.address))
+    model.all::<Portal>().filter(|portal| {
+        let is_open = portal.transport == Transport::Tcp && given.contains(&portal.address);
+        portal.enabled && !is_open
+    })
 }

@@ -38,6 +38,12 @@ impl ReservationStore {
         Ok(Self { files, requests })
     }
 
+    /// The files.
+    #[must_use]
+    pub const fn files(&self) -> &ReservationFiles {
+        &self.files
+    }
+
     /// Every unit that is served; before the first login.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! Keeps the marks of disks that are being sanitized: gives each unit the one that was left, and writes what it asks for.
+//! Keeps the marks of disks that are being sanitized: gives each unit the one that was left, whereupon it goes on, and writes
+//! what it asks for.
 //!
 //! One thread does the writing, so that a disk that is slow to sync holds up nobody but those who asked.
 
@@ -35,7 +36,7 @@ impl SanitizeStore {
         Ok(Self { marks, requests })
     }
 
-    /// Every unit that is served; before the first login.
+    /// Every unit that is served; before the first login, in the runtime in which interrupted work is to go on.
     ///
     /// # Errors
     /// The mark of one of them cannot be read.
@@ -45,12 +46,16 @@ impl SanitizeStore {
         units.try_for_each(|(_, unit)| self.adopt(&unit))
     }
 
-    /// One unit, before any nexus uses it.
+    /// One unit, before any nexus uses it, in the runtime in which interrupted work is to go on.
     ///
     /// # Errors
     /// Its mark cannot be read.
     pub fn adopt(&self, unit: &Arc<LogicalUnit>) -> Result<(), StateError> {
         let left = self.marks.load(&unit.kept_as())?;
+        if left.as_ref().is_some_and(|mark| mark.work.is_some()) {
+            let serial = &unit.config().serial;
+            tracing::warn!(serial, "sanitizing this disk was interrupted, and begins anew");
+        }
         unit.keep_sanitize_mark(self.requests.clone(), left);
         Ok(())
     }

@@ -77,6 +77,9 @@ type Opened = (Store, Arc<dyn BlockStore>);
 /// A definition and what came of it.
 type Tried = (Store, Result<Arc<dyn BlockStore>, String>);
 
+/// A way to open a store.
+type Opener = fn(&Store, &Path) -> Result<Arc<dyn BlockStore>, String>;
+
 /// Stores opened for a change that is not saved yet. Files made for it go again unless it is kept.
 #[derive(Debug, Default)]
 pub(super) struct PreparedStores {
@@ -113,7 +116,7 @@ impl Stores {
     /// Opens every store of a model, several at a time: a thousand files take a moment each.
     pub(super) fn open_all(&mut self, model: &Model) {
         let wanted: Vec<_> = model.all::<Store>().cloned().collect();
-        for (definition, result) in self.open_many(wanted) {
+        for (definition, result) in self.open_many(wanted, open_known) {
             let key = definition.key();
             let state = match result {
                 Ok(store) => State::Open(store),
@@ -129,7 +132,7 @@ impl Stores {
         }
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<Arc<dyn BlockStore>> {
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<dyn BlockStore>> {
         match &self.all.get(id)?.state {
             State::Open(store) => Some(Arc::clone(store)),
             State::Missing { .. } => None,
@@ -191,7 +194,7 @@ impl Stores {
                 .collect()
         };
         let absent: BTreeMap<_, _> = wanted.iter().map(|store| (store.key(), absent(store))).collect();
-        for (definition, result) in self.open_many(wanted) {
+        for (definition, result) in self.open_many(wanted, open_one) {
             match result {
                 Ok(store) => {
                     prepared
@@ -241,7 +244,7 @@ impl Stores {
                 entry.definition = store.clone();
             } else {
                 // An operation of before may still hold the file for a moment: then it is missing until it does not.
-                let state = match open_one(store, &self.base) {
+                let state = match open_known(store, &self.base) {
                     Ok(open) => State::Open(open),
                     Err(problem) => State::Missing {
                         problem,
@@ -300,10 +303,6 @@ impl Stores {
         if old.place == new.place {
             return Ok(());
         }
-        if old.encrypt.is_some() || old.protection {
-            let problem = "a store that is encrypted or protected keeps its size".to_owned();
-            return refuse("place/size", problem, "make a larger store and copy the data");
-        }
         let Some(size) = *size else { return Ok(()) };
         let path = self.base.join(path);
         let has = match fs::metadata(&path) {
@@ -334,10 +333,10 @@ impl Stores {
         Ok(())
     }
 
-    fn open_many(&self, wanted: Vec<Store>) -> Vec<Tried> {
+    fn open_many(&self, wanted: Vec<Store>, open_it: Opener) -> Vec<Tried> {
         if wanted.len() < 2 * OPENERS {
             let open = |store: Store| {
-                let result = open_one(&store, &self.base);
+                let result = open_it(&store, &self.base);
                 (store, result)
             };
             return wanted.into_iter().map(open).collect();
@@ -347,7 +346,7 @@ impl Stores {
             let open = |stores: &[Store]| -> Vec<_> {
                 stores
                     .iter()
-                    .map(|store| (store.clone(), open_one(store, &self.base)))
+                    .map(|store| (store.clone(), open_it(store, &self.base)))
                     .collect()
             };
             let openers: Vec<_> = wanted
@@ -438,6 +437,17 @@ pub(crate) fn open_one(store: &Store, base: &Path) -> Result<Arc<dyn BlockStore>
         Some(key_file) => backstores::open_encrypted(&source, options, &base.join(key_file)),
     };
     opened.map_err(|error| error.to_string())
+}
+
+/// Opens a store that was there before. A file that is gone is not made anew: hosts would find an empty disk under the
+/// name of theirs, and the file may be back when its file system is mounted.
+pub(crate) fn open_known(store: &Store, base: &Path) -> Result<Arc<dyn BlockStore>, String> {
+    if let Place::File { path, size: Some(_) } = &store.place
+        && let Err(error) = fs::metadata(base.join(path))
+    {
+        return Err(format!("{}: {error}", path.display()));
+    }
+    open_one(store, base)
 }
 
 fn allocated(store: &Store, base: &Path) -> Option<u64> {

@@ -8,12 +8,13 @@ use target_core::control::{
     Access, AccessRule as CoreRule, Advertised, ChapCredential, ChapPolicy, Directory, Parameters, Portal,
     Secret,
 };
+use target_core::iscsi::SessionView;
 use target_core::scsi::{DeviceType, LogicalUnit, SoftThreshold, UnitConfig};
 
 use super::{Defaults, LiveDevice, LiveUnit};
 use crate::model::{
     AccessRule, AdvertisedAddress, Authentication, Credential, Device, Id, Initiator, Method, Model, Name,
-    Target, Unit,
+    Target, Transport, Unit,
 };
 
 /// The live picture of a model.
@@ -33,7 +34,7 @@ pub(super) fn directory(
             let served = target_core::control::Target {
                 name: target.name.0.clone(),
                 alias: target.alias.clone(),
-                tpgt: Tpgt(target.portal_group),
+                tpgt: live.device.portal_groups().first().copied().unwrap_or(Tpgt(1)),
                 access: rules.access(model, target),
                 chap: chap(model, &target.authentication, &defaults.chap),
                 parameters: self::parameters(&parameters, &target.limits),
@@ -42,13 +43,19 @@ pub(super) fn directory(
             Some((target.name.0.clone(), Arc::new(served)))
         });
     let given = defaults.portals.iter().cloned();
-    let configured = model
-        .all::<crate::model::Portal>()
-        .filter(|portal| portal.enabled);
-    let configured = configured.map(|portal| Portal {
-        address: portal.address,
-        tpgt: Tpgt(portal.portal_group),
-    });
+    let configured = |transport| {
+        let portals = model.all::<crate::model::Portal>();
+        let wanted = portals.filter(move |portal| portal.enabled && portal.transport == transport);
+        wanted.map(|portal| Portal {
+            address: portal.address,
+            tpgt: Tpgt(portal.portal_group),
+        })
+    };
+    let mut other_portals = defaults.other_portals.clone();
+    other_portals
+        .entry(ISER)
+        .or_default()
+        .extend(configured(Transport::Iser));
     // Addresses were validated with the model.
     let advertised = model.all::<AdvertisedAddress>().filter_map(|rule| {
         Some(Advertised {
@@ -59,12 +66,41 @@ pub(super) fn directory(
     });
     Directory {
         targets: targets.collect(),
-        portals: given.chain(configured).collect(),
-        other_portals: defaults.other_portals.clone(),
+        portals: given.chain(configured(Transport::Tcp)).collect(),
+        other_portals,
         advertised: defaults.advertised.iter().cloned().chain(advertised).collect(),
         discovery_chap: chap(model, &settings.discovery, &ChapPolicy::Open),
         discovery_parameters: parameters,
     }
+}
+
+/// The portal groups that lead to a target. One that names none is reached by all there are, and by those that its sessions
+/// came by.
+pub(super) fn portal_groups(
+    model: &Model,
+    target: &Target,
+    defaults: &Defaults,
+    sessions: &[SessionView],
+) -> Vec<Tpgt> {
+    let mut groups: Vec<Tpgt> = if target.portal_groups.is_empty() {
+        let given = defaults.groups.iter().map(|(group, _)| *group);
+        let portals = model.all::<crate::model::Portal>();
+        let of_target = sessions
+            .iter()
+            .filter(|session| session.target.as_ref() == Some(&target.name.0));
+        given
+            .chain(portals.map(|portal| Tpgt(portal.portal_group)))
+            .chain(of_target.filter_map(|session| session.portal_group))
+            .collect()
+    } else {
+        target.portal_groups.iter().copied().map(Tpgt).collect()
+    };
+    if groups.is_empty() {
+        groups.push(Tpgt(1));
+    }
+    groups.sort();
+    groups.dedup();
+    groups
 }
 
 /// Who may log in to one target.
@@ -182,5 +218,7 @@ pub(super) fn unit_config(unit: &Unit) -> Option<UnitConfig> {
     })
 }
 
+/// What connections over RDMA call their transport.
+pub const ISER: &str = "iser";
 /// Product revision shown by INQUIRY: four characters.
 const REVISION: &str = "0001";

@@ -96,6 +96,19 @@ impl Uses<'_> {
         of_target.map(UsingSession::of).collect()
     }
 
+    /// Sessions that came by a portal group which is none of the target's.
+    fn shut_out(&self, target: &Target) -> Vec<UsingSession> {
+        let of_target = self
+            .sessions
+            .iter()
+            .filter(|session| session.target.as_ref() == Some(&target.name.0));
+        let shut_out = of_target.filter(|session| {
+            let leads = |group: iscsi_proto::Tpgt| target.portal_groups.contains(&group.0);
+            !target.portal_groups.is_empty() && !session.portal_group.is_some_and(leads)
+        });
+        shut_out.map(UsingSession::of).collect()
+    }
+
     fn add(&mut self, path: String, problem: &str, sessions: Vec<UsingSession>) {
         if !sessions.is_empty() && !self.found.iter().any(|use_| use_.path == path) {
             self.found.push(InUse {
@@ -115,10 +128,12 @@ impl Uses<'_> {
         let problem = match after.get::<Target>(key) {
             None => "these sessions would be closed: their target goes",
             Some(new) if !new.enabled => "these sessions would be closed: their target is switched off",
-            Some(new) if new.portal_group != old.portal_group => {
-                "these sessions would be closed: their target moves to another portal group"
+            Some(new) => {
+                let problem =
+                    "these sessions would be closed: their target is reached by other portal groups only";
+                let path = format!("targets/{key}/portal_groups");
+                return self.add(path, problem, self.shut_out(new));
             }
-            Some(_) => return,
         };
         self.add(format!("targets/{key}"), problem, self.of_target(&old.name));
     }

@@ -20,10 +20,10 @@ pub struct Target {
     /// Switched off it is not served, and keeps everything.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// Tag of the portal group it is reached through.
-    #[serde(default = "first_group")]
-    #[schema(minimum = 1)]
-    pub portal_group: u16,
+    /// Tags of the portal groups that it is reached through, 1 to 65535; left out, every portal leads to it. A tag is also
+    /// the relative target port identifier and the number of the target port group (ALUA).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub portal_groups: Vec<u16>,
     /// How initiators prove who they are.
     #[serde(default)]
     pub authentication: Authentication,
@@ -51,8 +51,4 @@ object!(LunMap, Lun, luns, |map| format!("{}/{}", map.target, map.lun));
 
 pub(super) const fn yes() -> bool {
     true
-}
-
-const fn first_group() -> u16 {
-    1
 }

@@ -1,7 +1,7 @@
 //! Whether a model makes sense as a whole. Every problem is told, with its path and what would be right; one is enough
 //! to refuse the change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
 use iscsi_proto::Lun;
@@ -212,8 +212,19 @@ fn check_target(model: &Model, target: &Target, found: &mut Found) {
             "shorten it or leave it out",
         );
     }
-    if target.portal_group == 0 {
-        add("portal_group", "0 is no tag of a portal group", "use 1 to 65535");
+    if target.portal_groups.contains(&0) {
+        add("portal_groups", "0 is no tag of a portal group", "use 1 to 65535");
+    }
+    let mut tags = target.portal_groups.clone();
+    tags.sort_unstable();
+    tags.dedup();
+    if tags.len() != target.portal_groups.len() || tags.len() > PORTAL_GROUPS_MAX {
+        let problem = format!("names a tag twice, or more than {PORTAL_GROUPS_MAX}");
+        add(
+            "portal_groups",
+            &problem,
+            "name each tag once, or leave portal_groups out for all",
+        );
     }
     check_limits(&target.limits, (Kind::Target, &key), found);
     check_authentication(
@@ -395,7 +406,7 @@ fn check_advertised(rule: &AdvertisedAddress, found: &mut Found) {
 }
 
 fn check_portals(model: &Model, found: &mut Found) {
-    let mut seen = BTreeMap::new();
+    let (mut seen, mut tags) = (BTreeMap::new(), BTreeSet::new());
     for portal in model.all::<Portal>() {
         let key = portal.key();
         if portal.portal_group == 0 {
@@ -408,6 +419,11 @@ fn check_portals(model: &Model, found: &mut Found) {
                 fix,
             );
         }
+        if tags.insert(portal.portal_group) && tags.len() > PORTAL_GROUPS_MAX {
+            let problem = format!("is one more than {PORTAL_GROUPS_MAX} portal groups");
+            let fix = "give it the tag of another portal";
+            found.add(Kind::Portal, &key, "portal_group", problem, fix);
+        }
         if portal.address.port() == 0 {
             found.add(
                 Kind::Portal,
@@ -417,16 +433,8 @@ fn check_portals(model: &Model, found: &mut Found) {
                 "add one; iSCSI's is 3260",
             );
         }
-        if portal.transport == Transport::Iser {
-            found.add(
-                Kind::Portal,
-                &key,
-                "transport",
-                "this program was built without iSER",
-                "use tcp",
-            );
-        }
-        if let Some(other) = seen.insert(portal.address, key.clone()) {
+        let over_rdma = portal.transport == Transport::Iser;
+        if let Some(other) = seen.insert((portal.address, over_rdma), key.clone()) {
             let problem = format!("portals/{other} has the same address");
             found.add(
                 Kind::Portal,
@@ -540,6 +548,8 @@ fn check_paths(model: &Model, base: &Path, found: &mut Found) {
     }
 }
 
+/// Portal groups that a target has room for.
+const PORTAL_GROUPS_MAX: usize = 64;
 /// Blocks of CDs and DVDs.
 const CDROM_BLOCK: u32 = 2048;
 const CHAP_NAME_MAX: usize = 223;

@@ -92,6 +92,11 @@ impl Database {
             .map_err(refused)?;
         let tree = open_sled(directory, &place)?;
         let log = File::open(place.join("db")).map_err(refused)?;
+        // sled syncs neither the file of its settings nor the folder it may have made both in.
+        File::open(place.join("conf"))
+            .and_then(|settings| settings.sync_all())
+            .and_then(|()| File::open(&place)?.sync_all())
+            .map_err(refused)?;
         Ok(Self {
             directory: directory.to_owned(),
             tree,

@@ -11,6 +11,7 @@ mod first_format;
 mod memory;
 mod own;
 mod reservations;
+mod reserve;
 mod sanitize_marks;
 mod unit_file;
 
@@ -50,9 +51,19 @@ impl State {
             let fix = "choose a directory you may write to with --state-dir";
             StateError::new(directory, error, fix)
         })?;
+        let opened = Self::read(directory, entropy)?;
+        reserve::keep(directory);
+        Ok(opened)
+    }
+
+    fn read(directory: &Path, entropy: fn(&mut [u8])) -> Result<(Self, Model), StateError> {
         let had_database = database::is_there(directory);
         let copy = copies::newest(directory);
-        let (database, found) = match Database::open(directory) {
+        let opened = match Database::open(directory) {
+            Err(_) if reserve::give_up(directory) => Database::open(directory),
+            opened => opened,
+        };
+        let (database, found) = match opened {
             Ok(database) => match database.load() {
                 Ok(found) => (Some(database), found),
                 Err(damage) => (None, Some(Err(damage))),

@@ -1,11 +1,11 @@
 //! Marks of disks that are being sanitized: one small file a logical unit, there from before the first block is erased until
-//! all are. What it says is whether EXIT FAILURE MODE may open the disk again.
+//! all are. What it says is whether EXIT FAILURE MODE may open the disk again, and unless it failed what is being done.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use target_core::scsi::SanitizeMark;
+use target_core::scsi::{SanitizeMark, SanitizeWork};
 
 use super::{StateError, unit_file};
 
@@ -42,10 +42,9 @@ impl SanitizeMarks {
             StateError::new(&path, problem, fix)
         };
         match fs::read_to_string(&path) {
-            Ok(text) => match text.trim_end() {
-                RESTRICTED => Ok(Some(SanitizeMark { unrestricted: false })),
-                UNRESTRICTED => Ok(Some(SanitizeMark { unrestricted: true })),
-                _ => Err(refused("it is damaged".to_owned())),
+            Ok(text) => match parse(&text) {
+                Some(mark) => Ok(Some(mark)),
+                None => Err(refused("it is damaged".to_owned())),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(refused(error.to_string())),
@@ -60,10 +59,7 @@ impl SanitizeMarks {
         let path = self.path(unit);
         match mark {
             None => unit_file::remove(&path),
-            Some(SanitizeMark { unrestricted }) => {
-                let word = if unrestricted { UNRESTRICTED } else { RESTRICTED };
-                unit_file::replace(&path, &format!("{word}\n"))
-            }
+            Some(mark) => unit_file::replace(&path, &to_text(&mark)),
         }
     }
 
@@ -72,9 +68,78 @@ impl SanitizeMarks {
     }
 }
 
-/// What the file says: AUSE of the operation.
+/// One line of words: AUSE of the operation; what it does, unless it failed; for an overwrite the number of passes, whether
+/// they alternate, and the pattern in hexadecimal digits.
+fn to_text(mark: &SanitizeMark) -> String {
+    let first = if mark.unrestricted {
+        UNRESTRICTED
+    } else {
+        RESTRICTED
+    };
+    let rest = match &mark.work {
+        None => String::new(),
+        Some(SanitizeWork::EraseBlocks) => format!(" {BLOCKS}"),
+        Some(SanitizeWork::EraseKey) => format!(" {KEY}"),
+        Some(SanitizeWork::Overwrite {
+            pattern,
+            passes,
+            invert,
+        }) => {
+            let digits: String = pattern.iter().map(|byte| format!("{byte:02x}")).collect();
+            let alternation = if *invert { INVERTED } else { PLAIN };
+            format!(" {OVERWRITE} {passes} {alternation} {digits}")
+        }
+    };
+    format!("{first}{rest}\n")
+}
+
+fn parse(text: &str) -> Option<SanitizeMark> {
+    let mut words = text.strip_suffix('\n')?.split(' ');
+    let unrestricted = match words.next()? {
+        RESTRICTED => false,
+        UNRESTRICTED => true,
+        _ => return None,
+    };
+    let work = match words.next() {
+        None => None,
+        Some(BLOCKS) => Some(SanitizeWork::EraseBlocks),
+        Some(KEY) => Some(SanitizeWork::EraseKey),
+        Some(OVERWRITE) => Some(SanitizeWork::Overwrite {
+            passes: words.next()?.parse().ok()?,
+            invert: match words.next()? {
+                INVERTED => true,
+                PLAIN => false,
+                _ => return None,
+            },
+            pattern: from_digits(words.next()?)?,
+        }),
+        Some(_) => return None,
+    };
+    words
+        .next()
+        .is_none()
+        .then_some(SanitizeMark { unrestricted, work })
+}
+
+/// Some bytes from their hexadecimal digits.
+fn from_digits(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    let bytes: Option<Vec<u8>> = pairs
+        .map(|pair| match pair {
+            [_, _] => u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok(),
+            _ => None,
+        })
+        .collect();
+    bytes.filter(|bytes| !bytes.is_empty())
+}
+
 const RESTRICTED: &str = "restricted";
 const UNRESTRICTED: &str = "unrestricted";
+const BLOCKS: &str = "block-erase";
+const KEY: &str = "cryptographic-erase";
+const OVERWRITE: &str = "overwrite";
+const INVERTED: &str = "alternating";
+const PLAIN: &str = "plain";
 
 #[cfg(test)]
 mod tests {
@@ -87,9 +152,33 @@ mod tests {
         assert_eq!(marks.load("60aa").unwrap(), None);
         marks.save("60aa", None).unwrap();
         assert!(!directory.path().join("sanitizing").exists());
-        for unrestricted in [false, true] {
-            let mark = Some(SanitizeMark { unrestricted });
-            marks.save("60aa", mark).unwrap();
+        let overwrite = SanitizeWork::Overwrite {
+            pattern: vec![0x0f, 0xe0],
+            passes: 31,
+            invert: true,
+        };
+        for (unrestricted, work, text) in [
+            (false, None, "restricted\n"),
+            (
+                true,
+                Some(SanitizeWork::EraseBlocks),
+                "unrestricted block-erase\n",
+            ),
+            (
+                false,
+                Some(SanitizeWork::EraseKey),
+                "restricted cryptographic-erase\n",
+            ),
+            (
+                true,
+                Some(overwrite),
+                "unrestricted overwrite 31 alternating 0fe0\n",
+            ),
+        ] {
+            let mark = Some(SanitizeMark { unrestricted, work });
+            marks.save("60aa", mark.clone()).unwrap();
+            let file = directory.path().join("sanitizing/60aa");
+            assert_eq!(fs::read_to_string(file).unwrap(), text);
             assert_eq!(marks.load("60aa").unwrap(), mark);
             assert_eq!(marks.load("60ab").unwrap(), None, "another unit");
         }
@@ -101,12 +190,20 @@ mod tests {
     fn a_damaged_mark_is_named_and_nothing_starts_with_it() {
         let directory = tempfile::tempdir().unwrap();
         let marks = SanitizeMarks::new(directory.path());
-        marks
-            .save("60aa", Some(SanitizeMark { unrestricted: false }))
-            .unwrap();
-        fs::write(directory.path().join("sanitizing/60aa"), "restr").unwrap();
-        let message = marks.load("60aa").unwrap_err().to_string();
-        assert!(message.contains("sanitizing/60aa: it is damaged"), "{message}");
+        fs::create_dir(directory.path().join("sanitizing")).unwrap();
+        for text in [
+            "restr",
+            "restricted",
+            "restricted more\n",
+            "restricted block-erase now\n",
+            "restricted overwrite 1 plain \n",
+            "restricted overwrite 1 plain 0\n",
+            "restricted overwrite 1 plain 0g\n",
+        ] {
+            fs::write(directory.path().join("sanitizing/60aa"), text).unwrap();
+            let message = marks.load("60aa").unwrap_err().to_string();
+            assert!(message.contains("sanitizing/60aa: it is damaged"), "{message}");
+        }
     }
 
     #[test]
@@ -114,7 +211,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("sanitizing"), "").unwrap();
         let marks = SanitizeMarks::new(directory.path());
-        let mark = Some(SanitizeMark { unrestricted: false });
+        let mark = Some(SanitizeMark {
+            unrestricted: false,
+            work: None,
+        });
         assert!(marks.save("60aa", mark).is_err());
     }
 }

@@ -71,17 +71,19 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The portal group by which a connection to `local` reaches `target`.
+    /// The portal group by which a connection to `local` reaches `target`; `None` when it came in by portals that are not
+    /// the target's.
     #[must_use]
-    pub fn portal_group(&self, target: &Target, local: SocketAddr) -> Tpgt {
-        let others = self.other_portals.values().flatten();
-        let fitting = self.portals.iter().chain(others).filter_map(|portal| {
-            let how = portal.accepts(local)?;
-            target.device.has_port(portal.tpgt).then_some((how, portal.tpgt))
-        });
+    pub fn portal_group(&self, target: &Target, local: SocketAddr) -> Option<Tpgt> {
+        let portals = self.portals.iter().chain(self.other_portals.values().flatten());
+        let accepting = portals.filter_map(|portal| Some((portal.accepts(local)?, portal.tpgt)));
+        if accepting.clone().next().is_none() {
+            return Some(target.tpgt);
+        }
+        let fitting = accepting.filter(|(_, tpgt)| target.device.has_port(*tpgt));
         // Of equals the first: the order of portals is the administrator's.
         let best = fitting.reduce(|best, next| if next.0 > best.0 { next } else { best });
-        best.map_or(target.tpgt, |(_, tpgt)| tpgt)
+        best.map(|(_, tpgt)| tpgt)
     }
 }
 
@@ -121,17 +123,17 @@ mod tests {
             ("[::]:3262", 2),
         ]);
         for (local, group) in [
-            ("192.0.2.1:3260", 3),
-            ("192.0.2.2:3260", 2),
-            ("[::ffff:192.0.2.2]:3260", 2),
+            ("192.0.2.1:3260", Some(3)),
+            ("192.0.2.2:3260", Some(2)),
+            ("[::ffff:192.0.2.2]:3260", Some(2)),
             // Another target's group, and no portal at all.
-            ("192.0.2.1:3261", 1),
-            ("[2001:db8::1]:3260", 1),
-            ("192.0.2.1:3262", 2),
-            ("[2001:db8::1]:3262", 2),
+            ("192.0.2.1:3261", None),
+            ("[2001:db8::1]:3260", Some(1)),
+            ("192.0.2.1:3262", Some(2)),
+            ("[2001:db8::1]:3262", Some(2)),
         ] {
             let found = directory.portal_group(&target, local.parse().unwrap());
-            assert_eq!(found, Tpgt(group), "{local}");
+            assert_eq!(found, group.map(Tpgt), "{local}");
         }
     }
 }

@@ -167,12 +167,15 @@ fn prove<'a>(
     }
     let (reason, fix) = if known {
         (
-            format!("the CHAP secret of the name {:?} is wrong", excerpt(name)),
+            format!(
+                "the CHAP secret of the name {:?} is wrong (CHAP_R)",
+                excerpt(name)
+            ),
             "enter the same secret in the initiator and at the target",
         )
     } else {
         (
-            format!("the CHAP name {:?} is not accepted here", excerpt(name)),
+            format!("the CHAP name {:?} is not accepted here (CHAP_N)", excerpt(name)),
             "correct the CHAP user name in the initiator, or accept this name at the target",
         )
     };
@@ -233,7 +236,7 @@ fn prove_ourselves(
 pub(super) fn chap_required(what: &str) -> Refusal {
     Refusal::new(
         LoginStatus::AuthenticationFailure,
-        format!("the target requires CHAP, and {what}"),
+        format!("the target requires CHAP (AuthMethod), and {what}"),
         "switch CHAP on in the initiator, with a name and secret that the target accepts",
     )
 }

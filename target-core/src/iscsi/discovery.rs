@@ -1,7 +1,7 @@
 //! The answer to SendTargets (RFC 7143 Appendix C): which targets an initiator is shown, at which addresses.
 //!
-//! Pure: the machine's own addresses are handed in. A target is shown to exactly those whom a login would admit, and an
-//! address only to those who can reach it from where they ask.
+//! Pure: the machine's own addresses are handed in. A target is shown to exactly those whom a login would admit, if a
+//! portal of its groups can be reached, and an address only to those who can reach it from where they ask.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
@@ -40,11 +40,17 @@ pub(super) fn targets(directory: &Directory, asker: &Asker<'_>, wanted: Wanted<'
             Wanted::All => true,
             Wanted::One(name) => *name == target.name,
         };
-        if asked_for && target.access.admits(asker.initiator, asker.peer) {
-            records.push(("TargetName".to_owned(), target.name.to_string()));
-            let addresses = addresses(directory, asker, target).into_iter();
-            records.extend(addresses.map(|address| ("TargetAddress".to_owned(), address)));
+        if !asked_for || !target.access.admits(asker.initiator, asker.peer) {
+            continue;
         }
+        let addresses = addresses(directory, asker, target);
+        // Without an address it would be taken to be at the one that was asked.
+        if addresses.is_empty() && directory.portal_group(target, asker.local).is_none() {
+            continue;
+        }
+        records.push(("TargetName".to_owned(), target.name.to_string()));
+        let addresses = addresses.into_iter();
+        records.extend(addresses.map(|address| ("TargetAddress".to_owned(), address)));
     }
     records
 }
@@ -76,7 +82,7 @@ fn addresses(directory: &Directory, asker: &Asker<'_>, target: &Target) -> Vec<S
     });
     reachable
         .into_iter()
-        .map(|address| format_address(address, directory.portal_group(target, address)))
+        .filter_map(|address| Some(format_address(address, directory.portal_group(target, address)?)))
         .collect()
 }
 

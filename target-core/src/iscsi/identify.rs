@@ -1,15 +1,15 @@
 //! Who logs in to what: the names in the first request of a login (RFC 7143 §6.3, §13.4, §13.5, §13.21).
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use iscsi_proto::IscsiName;
 use iscsi_proto::pdu::LoginStatus;
 use iscsi_proto::text::KeyValue;
+use iscsi_proto::{IscsiName, Tpgt};
 
-use super::SessionType;
 use super::negotiate::find;
 use super::refusal::{Refusal, excerpt};
+use super::{LinkInfo, SessionType};
 use crate::control::{ChapPolicy, Directory, Parameters, Target};
 
 /// Both ends of a login, after access control.
@@ -24,7 +24,7 @@ impl Identity {
     /// Reads the names and looks the target up.
     pub(super) fn from_first_request(
         directory: &Directory,
-        peer: IpAddr,
+        link: &LinkInfo,
         pairs: &[KeyValue],
     ) -> Result<Self, Refusal> {
         let initiator = parse_name("InitiatorName", find(pairs, "InitiatorName"))?;
@@ -32,7 +32,7 @@ impl Identity {
             SessionType::Discovery => None,
             SessionType::Normal => {
                 let name = parse_name("TargetName", find(pairs, "TargetName"))?;
-                Some(find_target(directory, &initiator, peer, &name)?)
+                Some(find_target(directory, &initiator, link, &name)?)
             }
         };
         Ok(Self { initiator, target })
@@ -98,10 +98,21 @@ fn parse_name(key: &str, value: Option<&str>) -> Result<IscsiName, Refusal> {
     })
 }
 
+/// The portal group by which a connection to `local` reaches a target. Elsewhere it is as if it was not there.
+pub(super) fn reached_by(directory: &Directory, target: &Target, local: SocketAddr) -> Result<Tpgt, Refusal> {
+    directory.portal_group(target, local).ok_or_else(|| {
+        Refusal::new(
+            LoginStatus::NotFound,
+            format!("the target {} is not reached by the portal {local}", target.name),
+            "use an address that discovery shows for this target, or give the target the portal group of this portal",
+        )
+    })
+}
+
 fn find_target(
     directory: &Directory,
     initiator: &IscsiName,
-    peer: IpAddr,
+    link: &LinkInfo,
     name: &IscsiName,
 ) -> Result<Arc<Target>, Refusal> {
     let Some(target) = directory.targets.get(name) else {
@@ -111,7 +122,8 @@ fn find_target(
             "compare the target name in the initiator with the targets that are served",
         ));
     };
-    if !target.access.admits(initiator, peer) {
+    reached_by(directory, target, link.local)?;
+    if !target.access.admits(initiator, link.peer.ip()) {
         return Err(Refusal::new(
             LoginStatus::AuthorizationFailure,
             format!("the target {name} does not admit the initiator {initiator}"),

@@ -12,7 +12,7 @@ use iscsi_proto::{Cid, Isid, Itt, Tsih, keys};
 
 use super::SessionParams;
 use super::authenticate::{Authentication, chap_required};
-use super::identify::Identity;
+use super::identify::{Identity, reached_by};
 use super::negotiate::{Answers, Negotiation};
 use super::refusal::{Refusal, excerpt};
 use crate::control::{ChapPolicy, Directory, Target};
@@ -271,7 +271,7 @@ impl Login {
                 .map(|pair| excerpt(&pair.value))
         };
         self.said = (said("InitiatorName"), said("TargetName"));
-        let identity = Identity::from_first_request(&self.directory, self.link.peer.ip(), pairs)?;
+        let identity = Identity::from_first_request(&self.directory, &self.link, pairs)?;
         if self.stage != LoginStage::Security
             && matches!(identity.chap(&self.directory), ChapPolicy::Required { .. })
         {
@@ -280,7 +280,7 @@ impl Login {
         let mut answers = Answers::new();
         if let Some(target) = &identity.target {
             // §13.9: due in the first response of a normal session.
-            let group = self.directory.portal_group(target, self.link.local);
+            let group = reached_by(&self.directory, target, self.link.local)?;
             answers.push(("TargetPortalGroupTag".to_owned(), group.0.to_string()));
             if let Some(alias) = &target.alias {
                 answers.push(("TargetAlias".to_owned(), alias.clone()));

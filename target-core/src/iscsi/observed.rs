@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::{CloseReason, LinkInfo, LoginFailure, SessionView};
+use crate::metrics::Logins;
 
 /// Something that happened to sessions.
 #[derive(Clone, Debug)]
@@ -37,24 +38,35 @@ pub enum NodeEvent {
     },
 }
 
-/// Hands events out.
+/// Hands events out, and counts the logins among them.
 #[derive(Debug)]
-pub(super) struct Watchers(broadcast::Sender<Arc<NodeEvent>>);
+pub(super) struct Watchers {
+    sender: broadcast::Sender<Arc<NodeEvent>>,
+    logins: Logins,
+}
 
 impl Watchers {
     pub(super) fn tell(&self, event: NodeEvent) {
+        self.logins.count(&event);
         // Nobody watches: nothing to do.
-        drop(self.0.send(Arc::new(event)));
+        drop(self.sender.send(Arc::new(event)));
     }
 
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<NodeEvent>> {
-        self.0.subscribe()
+        self.sender.subscribe()
+    }
+
+    pub(super) fn logins(&self) -> &Logins {
+        &self.logins
     }
 }
 
 impl Default for Watchers {
     fn default() -> Self {
-        Self(broadcast::channel(BACKLOG).0)
+        Self {
+            sender: broadcast::channel(BACKLOG).0,
+            logins: Logins::default(),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use iscsi_proto::pdu::LoginStatus;
-use iscsi_proto::{IscsiName, Tsih};
+use iscsi_proto::{IscsiName, Tpgt, Tsih};
 use tokio::sync::{broadcast, mpsc, watch};
 
 use super::observed::Watchers;
@@ -15,6 +15,7 @@ use super::params::QUERIES_SINCE;
 use super::place::{Entrance, Joining, SessionPlace};
 use super::{Admission, CloseReason, LinkInfo, NodeEvent, Order, SessionParams};
 use crate::control::{Directory, Target};
+use crate::metrics::{Gathered, Metrics};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::trace::{Tap, Trace, TraceLimits, TraceRefusal, TraceSubject, Traces};
 
@@ -27,6 +28,7 @@ pub struct Node {
     registry: Mutex<Registry>,
     abandoned: AtomicUsize,
     watchers: Watchers,
+    metrics: Metrics,
     traces: Traces,
 }
 
@@ -39,6 +41,8 @@ pub struct SessionView {
     pub initiator: InitiatorPort,
     /// Target name; `None` for discovery.
     pub target: Option<IscsiName>,
+    /// The portal group it came in by; `None` for discovery.
+    pub portal_group: Option<Tpgt>,
     /// CHAP name proved, if any.
     pub authenticated_as: Option<String>,
     /// Connections it has now.
@@ -131,6 +135,7 @@ impl Node {
             registry: Mutex::default(),
             abandoned: AtomicUsize::new(0),
             watchers: Watchers::default(),
+            metrics: Metrics::default(),
             traces: Traces::default(),
         })
     }
@@ -189,6 +194,18 @@ impl Node {
     #[must_use]
     pub fn watch(&self) -> broadcast::Receiver<Arc<NodeEvent>> {
         self.watchers.subscribe()
+    }
+
+    /// Everything that was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Gathered {
+        self.metrics
+            .gather(&self.directory(), self.watchers.logins().rows())
+    }
+
+    /// Where sessions count.
+    pub(crate) const fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Traces of connections.
@@ -346,17 +363,24 @@ impl Membership {
             .expect("a membership is in the registry")
             .link
             .local;
-        let nexus = admission.target.as_ref().map(|target| {
-            let target_port = TargetPort {
-                name: target.name.clone(),
-                tpgt: directory.portal_group(target, local),
-            };
-            let nexus = NexusId {
-                initiator: admission.initiator.clone(),
-                target: target_port,
-            };
-            (Arc::new(nexus), Arc::clone(target))
-        });
+        let nexus = match &admission.target {
+            None => None,
+            Some(target) => {
+                let target_port = TargetPort {
+                    name: target.name.clone(),
+                    tpgt: directory.portal_group(target, local).ok_or_else(|| Refusal {
+                        status: LoginStatus::NotFound,
+                        reason: format!("{} left the portal {local} during the login", target.name),
+                        fix: "use an address that discovery shows for this target".into(),
+                    })?,
+                };
+                let nexus = NexusId {
+                    initiator: admission.initiator.clone(),
+                    target: target_port,
+                };
+                Some((Arc::new(nexus), Arc::clone(target)))
+            }
+        };
         if let Some((nexus, _)) = &nexus {
             registry.end_older(nexus, &self.node.watchers);
         }
@@ -553,6 +577,7 @@ impl Session {
             tsih: self.tsih,
             initiator: self.initiator.clone(),
             target: self.target().cloned(),
+            portal_group: self.nexus.as_ref().map(|(nexus, _)| nexus.target.tpgt),
             authenticated_as: self.authenticated_as.clone(),
             connections,
             peer: self.link.peer,

@@ -5,7 +5,7 @@
 //! commands; here are the states, what they refuse with, and the ports that are in them.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
 use iscsi_proto::Tpgt;
 
@@ -51,15 +51,17 @@ pub(crate) enum StateCause {
 /// The target ports of a device and the states of their groups.
 #[derive(Debug)]
 pub(crate) struct PortGroups {
-    ports: Vec<Port>,
-    /// Held while states are changed, so that of two changes one comes after the other as a whole.
+    /// Places for ports, of which some are free: commands look without a lock while ports come and go.
+    places: Box<[Port]>,
+    /// Held while ports or states are changed, so that of two changes one comes after the other as a whole.
     changing: Mutex<()>,
 }
 
 /// A target port and its group.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Port {
-    tpgt: Tpgt,
+    /// The portal group's tag; 0 when the place is free.
+    tag: AtomicU16,
     /// An [`AccessState`]; read by every command.
     state: AtomicU8,
     cause: AtomicU8,
@@ -105,33 +107,71 @@ impl Answered {
 impl PortGroups {
     /// All of them active and optimized.
     pub(crate) fn new(ports: &[Tpgt]) -> Self {
-        let ports = ports.iter().map(|tpgt| Port {
-            tpgt: *tpgt,
-            state: AtomicU8::new(AccessState::ActiveOptimized as u8),
-            cause: AtomicU8::new(StateCause::None as u8),
-        });
-        Self {
-            ports: ports.collect(),
+        let places = (0..PORTS_MAX.max(ports.len())).map(|_| Port::default());
+        let groups = Self {
+            places: places.collect(),
             changing: Mutex::default(),
-        }
+        };
+        groups.replace(ports);
+        groups
     }
 
-    /// All portal groups, in the order they were given.
-    pub(crate) fn tags(&self) -> impl Iterator<Item = Tpgt> {
-        self.ports.iter().map(|port| port.tpgt)
+    /// Makes these the ports. Those that stay keep their states; new ones are active and optimized. `true` when that changed
+    /// anything. Ports beyond [`PORTS_MAX`] are left out.
+    pub(crate) fn replace(&self, wanted: &[Tpgt]) -> bool {
+        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        let mut changed = false;
+        for port in self.ports() {
+            if !wanted.contains(&port.tpgt()) {
+                port.tag.store(0, Ordering::Release);
+                changed = true;
+            }
+        }
+        for tpgt in wanted {
+            if self.port(*tpgt).is_some() {
+                continue;
+            }
+            if let Some(free) = self.places.iter().find(|port| port.tpgt() == Tpgt(0)) {
+                free.state
+                    .store(AccessState::ActiveOptimized as u8, Ordering::Relaxed);
+                free.cause.store(StateCause::None as u8, Ordering::Relaxed);
+                free.tag.store(tpgt.0, Ordering::Release);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// All portal groups, ascending.
+    pub(crate) fn tags(&self) -> Vec<Tpgt> {
+        let mut tags: Vec<_> = self.ports().map(Port::tpgt).collect();
+        tags.sort();
+        tags
+    }
+
+    /// Whether this is one of them.
+    pub(crate) fn contains(&self, tpgt: Tpgt) -> bool {
+        self.port(tpgt).is_some()
+    }
+
+    fn ports(&self) -> impl Iterator<Item = &Port> {
+        self.places.iter().filter(|port| port.tpgt() != Tpgt(0))
+    }
+
+    fn port(&self, tpgt: Tpgt) -> Option<&Port> {
+        self.ports().find(|port| port.tpgt() == tpgt)
     }
 
     /// How well commands of this port reach the units. A port that is not one of these is not restricted.
     pub(crate) fn state(&self, tpgt: Tpgt) -> AccessState {
-        let port = self.ports.iter().find(|port| port.tpgt == tpgt);
-        port.map_or(AccessState::ActiveOptimized, Port::state)
+        self.port(tpgt).map_or(AccessState::ActiveOptimized, Port::state)
     }
 
-    /// All groups.
+    /// All groups, ascending.
     pub(crate) fn view(&self) -> Vec<GroupView> {
         let _whole = self.changing.lock().expect("nothing panics while it is held");
         let view = |port: &Port| GroupView {
-            number: port.tpgt.0,
+            number: port.tpgt().0,
             state: port.state(),
             cause: match port.cause.load(Ordering::Relaxed) {
                 1 => StateCause::Explicit,
@@ -139,7 +179,9 @@ impl PortGroups {
                 _ => StateCause::None,
             },
         };
-        self.ports.iter().map(view).collect()
+        let mut view: Vec<_> = self.ports().map(view).collect();
+        view.sort_by_key(|group| group.number);
+        view
     }
 
     /// Puts groups into states. `true` when that changed any; groups that are not here are ignored.
@@ -147,11 +189,11 @@ impl PortGroups {
         let _whole = self.changing.lock().expect("nothing panics while it is held");
         let mut changed = false;
         for (number, state) in wanted {
-            for port in self.ports.iter().filter(|port| port.tpgt.0 == *number) {
-                if port.state.swap(*state as u8, Ordering::AcqRel) != *state as u8 {
-                    port.cause.store(cause as u8, Ordering::Relaxed);
-                    changed = true;
-                }
+            if let Some(port) = self.port(Tpgt(*number))
+                && port.state.swap(*state as u8, Ordering::AcqRel) != *state as u8
+            {
+                port.cause.store(cause as u8, Ordering::Relaxed);
+                changed = true;
             }
         }
         changed
@@ -159,10 +201,18 @@ impl PortGroups {
 }
 
 impl Port {
+    fn tpgt(&self) -> Tpgt {
+        Tpgt(self.tag.load(Ordering::Acquire))
+    }
+
     fn state(&self) -> AccessState {
         AccessState::from_code(self.state.load(Ordering::Acquire)).expect("only states are stored")
     }
 }
+
+/// Portal groups that a device has room for. As many fit into one answer to REPORT TARGET PORT GROUPS that initiators ask
+/// for.
+pub(crate) const PORTS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -190,6 +240,24 @@ mod tests {
                 .map(|answered| sense(answered.check(state)));
             assert_eq!(found, expected, "{state:?}");
         }
+    }
+
+    #[test]
+    fn ports_come_and_go_and_the_others_keep_their_states() {
+        let groups = PortGroups::new(&[Tpgt(1), Tpgt(7)]);
+        groups.set(&[(7, AccessState::Standby)], StateCause::Implicit);
+        assert!(!groups.replace(&[Tpgt(7), Tpgt(1)]));
+        assert!(groups.replace(&[Tpgt(7), Tpgt(3)]));
+        assert_eq!(groups.tags(), [Tpgt(3), Tpgt(7)]);
+        assert!(!groups.contains(Tpgt(1)) && !groups.contains(Tpgt(0)));
+        assert_eq!(groups.state(Tpgt(7)), AccessState::Standby);
+        groups.replace(&[]);
+        groups.replace(&[Tpgt(7)]);
+        assert_eq!(
+            groups.state(Tpgt(7)),
+            AccessState::ActiveOptimized,
+            "it is a new one"
+        );
     }
 
     #[test]

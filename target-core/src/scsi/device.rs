@@ -14,6 +14,7 @@ use super::access_state::{AccessState, GroupView, PortGroups, StateCause};
 use super::copy::CopyService;
 use super::lu::same;
 use super::{LogicalUnit, UnitAttention, engine};
+use crate::metrics::Ended;
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::Transfer;
 
@@ -182,7 +183,7 @@ impl TargetDevice {
         nexus: &Arc<NexusId>,
         task: ScsiTask,
         data: Transfer,
-    ) -> impl Future<Output = ()> + Send + 'static + use<> {
+    ) -> impl Future<Output = Ended> + Send + 'static + use<> {
         engine::start(Arc::clone(self), Arc::clone(nexus), task, data)
     }
 
@@ -289,7 +290,21 @@ impl TargetDevice {
     /// Whether it can be reached by the portals of this group.
     #[must_use]
     pub fn has_port(&self, tpgt: Tpgt) -> bool {
-        self.ports.tags().any(|port| port == tpgt)
+        self.ports.contains(tpgt)
+    }
+
+    /// Its portal groups, ascending.
+    #[must_use]
+    pub fn portal_groups(&self) -> Vec<Tpgt> {
+        self.ports.tags()
+    }
+
+    /// Makes these its portal groups, at most 64; every nexus is told when that changes them (2A/06). The ones that stay keep
+    /// their states. Sessions of a group that goes are the caller's business.
+    pub fn set_portal_groups(&self, groups: &[Tpgt]) {
+        if self.ports.replace(groups) {
+            self.raise_everywhere(UnitAttention::AccessStateChanged, None);
+        }
     }
 
     /// The administrator puts a portal group into an asymmetric access state; every nexus is told (2A/06).
@@ -346,7 +361,11 @@ impl TargetDevice {
 
     /// All target ports, in the order of their relative identifiers.
     pub(crate) fn target_ports(&self) -> Vec<TargetPort> {
-        self.ports.tags().map(|tpgt| self.port(tpgt)).collect()
+        self.ports
+            .tags()
+            .into_iter()
+            .map(|tpgt| self.port(tpgt))
+            .collect()
     }
 
     /// The ports of an initiator device that have a session, each once.

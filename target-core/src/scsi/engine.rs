@@ -13,6 +13,7 @@ use super::cdb::{Cdb, LbaRange};
 use super::table::{AttentionRule, COMMANDS, CommandSpec, ErasureRule};
 use super::task_set::{Claim, TaskIdentity, TaskTicket};
 use super::{Failure, LogicalUnit, ScsiTask, Sense, SenseKey, TargetDevice, TaskAttribute, UnitAttention};
+use crate::metrics::{CommandKind, Ended};
 use crate::nexus::NexusId;
 use crate::transfer::Transfer;
 
@@ -150,9 +151,13 @@ pub(super) fn start(
     nexus: Arc<NexusId>,
     task: ScsiTask,
     mut data: Transfer,
-) -> impl Future<Output = ()> + Send + 'static {
+) -> impl Future<Output = Ended> + Send + 'static {
     let unit = task.lun.number().and_then(|number| device.unit(number));
-    let admitted = admit(&device, &nexus, unit.as_ref(), &task, &data);
+    let spec = find(Cdb::new(&task.cdb), unit.as_deref());
+    let kind = spec
+        .as_ref()
+        .map_or(CommandKind::Other, |spec| spec.operation.kind());
+    let admitted = admit(&device, &nexus, unit.as_ref(), &task, spec, &data);
     async move {
         let mut result = match admitted {
             Ok(admitted) => run(&device, &nexus, unit.as_ref(), admitted, &task, &mut data).await,
@@ -161,7 +166,8 @@ pub(super) fn start(
         if !matches!(result, Err(Failure::Aborted)) {
             result = data.settle().await.and(result);
         }
-        data.finish(result.map_err(|failure| conclude(failure, unit.as_deref())));
+        let ended = data.finish(result.map_err(|failure| conclude(failure, unit.as_deref())));
+        Ended { kind, ..ended }
     }
 }
 
@@ -170,10 +176,10 @@ fn admit(
     nexus: &Arc<NexusId>,
     unit: Option<&Arc<LogicalUnit>>,
     task: &ScsiTask,
+    spec: Result<&'static CommandSpec, Failure>,
     data: &Transfer,
 ) -> Result<Admitted, Failure> {
     let cdb = Cdb::new(&task.cdb);
-    let spec = find(cdb, unit.map(Arc::as_ref));
     let Some(unit) = unit else {
         // Only commands that say so answer for a unit that is not there (SPC-4 §6.6, §6.33, §6.39).
         return match spec {
@@ -219,6 +225,7 @@ fn admit(
         .answered
         .check(device.access_state(nexus.target.tpgt))?;
     unit.erasure().check(spec.needs.erasure)?;
+    unit.self_tests().check(spec.operation)?;
     check_usage(spec, cdb, unit.is_protected())?;
     let range = match spec.needs.range {
         Some(field) => Some(check_range((field.extract)(cdb, unit.blocks()), unit)?),
@@ -257,6 +264,7 @@ async fn run(
     if let Some(ticket) = &mut admitted.ticket {
         ticket.ready().await?;
     }
+    data.begins();
     // What other commands change is looked at when it is this one's turn.
     if let Some(unit) = unit {
         check_reservation(admitted.spec, Cdb::new(&task.cdb), unit, nexus)?;

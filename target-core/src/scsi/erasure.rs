@@ -2,8 +2,9 @@
 //! run meanwhile (SBC-4, FORMAT UNIT and sanitize operations). Either goes on when its command has been answered,
 //! aborted or reset. What is done to the medium is in `block/erase.rs`.
 //!
-//! The work does not outlive the process. A sanitize operation that a restart interrupts counts as one that failed: the
-//! mark that it left (`sanitize_mark.rs`) closes the medium until another one has succeeded.
+//! A sanitize operation that the end of the process interrupts begins anew with the next one: the mark that it left
+//! (`sanitize_mark.rs`) says what is to be done. The mark of one that failed closes the medium until another one has
+//! succeeded. Formatting does not outlive the process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,19 @@ pub(crate) struct Erasure {
     keeper: OnceLock<(MarkKeeper, String)>,
 }
 
+/// What goes on, or how the last one failed, for who administers the unit. Shares are 65536ths.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ErasureView {
+    /// FORMAT UNIT is so far.
+    Formatting(u16),
+    /// FORMAT UNIT did not come to its end.
+    FormatFailed,
+    /// SANITIZE is so far.
+    Sanitizing(u16),
+    /// SANITIZE did not come to its end.
+    SanitizeFailed,
+}
+
 /// How it was before an erasure began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before(State);
@@ -48,12 +62,13 @@ enum State {
 }
 
 impl Erasure {
-    /// From now on sanitizing leaves marks; `left` is the one from before.
-    pub(super) fn keep(&self, keeper: MarkKeeper, unit: String, left: Option<SanitizeMark>) {
+    /// From now on sanitizing leaves marks; `left` is the one from before. The medium is closed until somebody goes on with
+    /// what is left.
+    pub(super) fn keep(&self, keeper: MarkKeeper, unit: String, left: Option<&SanitizeMark>) {
         if self.keeper.set((keeper, unit)).is_err() {
             return;
         }
-        if let Some(SanitizeMark { unrestricted }) = left {
+        if let Some(&SanitizeMark { unrestricted, .. }) = left {
             self.change(|state| {
                 *state = State::Failed(ErasureKind::Sanitize { unrestricted });
                 true
@@ -79,6 +94,17 @@ impl Erasure {
     /// What REQUEST SENSE has to tell of it.
     pub(crate) fn sense(&self) -> Option<Sense> {
         self.state.borrow().sense()
+    }
+
+    /// What there is to tell of it.
+    pub(super) fn view(&self) -> Option<ErasureView> {
+        Some(match *self.state.borrow() {
+            State::AtRest => return None,
+            State::Running(ErasureKind::Format, share) => ErasureView::Formatting(share),
+            State::Running(ErasureKind::Sanitize { .. }, share) => ErasureView::Sanitizing(share),
+            State::Failed(ErasureKind::Format) => ErasureView::FormatFailed,
+            State::Failed(ErasureKind::Sanitize { .. }) => ErasureView::SanitizeFailed,
+        })
     }
 
     /// The kind of the last one if it failed.
@@ -321,7 +347,11 @@ mod tests {
         for unrestricted in [false, true] {
             let erasure = Erasure::default();
             let (keeper, _requests) = tokio::sync::mpsc::unbounded_channel();
-            erasure.keep(keeper, "60aa".into(), Some(SanitizeMark { unrestricted }));
+            let mark = SanitizeMark {
+                unrestricted,
+                work: None,
+            };
+            erasure.keep(keeper, "60aa".into(), Some(&mark));
             assert_eq!(answers(&erasure), [Some((0x31, 0x03)), None, None]);
             assert_eq!(erasure.failed(), Some(ErasureKind::Sanitize { unrestricted }));
         }

@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use backstores::{BlockStore, Durability, Geometry, Measured};
 
 use super::attention::AttentionQueue;
+use super::block;
 use super::copy::CopyOperations;
-use super::erasure::Erasure;
+use super::erasure::{Erasure, ErasureView};
 use super::identifying::{self, Identifying, InformationKind};
 use super::medium::Medium;
 use super::nonvolatile::NonVolatileMemory;
 use super::primary::mode_pages::{ModeParameters, ModeSubject};
 use super::primary::vpd::is_thin;
-use super::reservations::{KeptReservations, ReservationKeeper, Reservations};
+use super::reservations::{KeptReservations, ReservationKeeper, Reservations, ReservationsView};
+use super::self_test::{SelfTestEnd, SelfTests};
 use super::statistics::Statistics;
 use super::task_set::TaskSet;
 use super::{Failure, MarkKeeper, SanitizeMark, Sense, SoftThreshold, UnitAttention};
@@ -80,6 +82,7 @@ pub struct LogicalUnit {
     attentions: Attentions,
     reservations: Reservations,
     copies: CopyOperations,
+    self_tests: Arc<SelfTests>,
 }
 
 /// Mode parameters as they are, and as a reset makes them.
@@ -124,6 +127,7 @@ impl LogicalUnit {
             attentions: Attentions::default(),
             reservations: Reservations::default(),
             copies: CopyOperations::default(),
+            self_tests: Arc::default(),
         })
     }
 
@@ -133,11 +137,20 @@ impl LogicalUnit {
         self.reservations.keep(self.kept_as(), keeper, kept);
     }
 
-    /// Sanitizing leaves its mark with `keeper` until it has succeeded; `left` is the one that was there before. Once, before
-    /// any nexus uses the unit. A store whose contents end with the process needs no marks.
-    pub fn keep_sanitize_mark(&self, keeper: MarkKeeper, left: Option<SanitizeMark>) {
-        if !self.store.abilities().transient {
-            self.erasure.keep(keeper, self.kept_as(), left);
+    /// Sanitizing leaves its mark with `keeper` until it has succeeded; `left` is the one that was there before, and what it
+    /// says begins anew, in the runtime that this is called in. Once, before any nexus uses the unit. A store whose
+    /// contents end with the process needs no marks.
+    pub fn keep_sanitize_mark(self: &Arc<Self>, keeper: MarkKeeper, left: Option<SanitizeMark>) {
+        if self.store.abilities().transient {
+            return;
+        }
+        self.erasure.keep(keeper, self.kept_as(), left.as_ref());
+        if let Some(SanitizeMark {
+            unrestricted,
+            work: Some(work),
+        }) = left
+        {
+            block::resume_sanitizing(self, unrestricted, work);
         }
     }
 
@@ -306,6 +319,12 @@ impl LogicalUnit {
         self.medium.lock().expect("plain data")
     }
 
+    /// What formats or sanitizes it, or failed to, for who administers it.
+    #[must_use]
+    pub fn erasure_view(&self) -> Option<ErasureView> {
+        self.erasure.view()
+    }
+
     /// Formatting and sanitizing.
     pub(crate) fn erasure(&self) -> &Erasure {
         &self.erasure
@@ -359,9 +378,32 @@ impl LogicalUnit {
         &self.copies
     }
 
+    /// Self-tests and their results.
+    pub(crate) fn self_tests(&self) -> &Arc<SelfTests> {
+        &self.self_tests
+    }
+
     /// What is reserved.
     pub(crate) fn reservations(&self) -> &Reservations {
         &self.reservations
+    }
+
+    /// What is registered and reserved, for who administers it.
+    #[must_use]
+    pub fn reservations_view(&self) -> ReservationsView {
+        self.reservations.view()
+    }
+
+    /// The administrator takes away all that is registered and reserved; who lost something is told (2A/03). Durable when
+    /// this returns.
+    ///
+    /// # Errors
+    /// It could not be made durable, and nothing was changed.
+    pub async fn clear_reservations(&self) -> Result<(), Failure> {
+        for (told, attention) in self.reservations.clear().await?.told {
+            self.raise_for_registrant(&told, attention);
+        }
+        Ok(())
     }
 
     /// A nexus begins to use the unit, with a first thing to be told, and what it missed of persistent reservations.
@@ -404,6 +446,7 @@ impl LogicalUnit {
         self.medium().allow_all();
         self.reservations.reset();
         self.copies.forget_all();
+        self.self_tests.abort(SelfTestEnd::AbortedOtherwise);
         {
             let mut mode = self.mode();
             mode.current = mode.saved;

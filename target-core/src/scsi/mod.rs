@@ -16,6 +16,7 @@ mod nonvolatile;
 mod primary;
 mod reservations;
 mod sanitize_mark;
+mod self_test;
 mod sense;
 mod statistics;
 mod status;
@@ -32,12 +33,14 @@ pub use access_state::AccessState;
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
 pub use engine::command_name;
+pub use erasure::ErasureView;
 pub use lu::{DeviceType, LogicalUnit, UnitConfig};
 pub use nonvolatile::{Keeping, NonVolatileMemory};
 pub use reservations::{
     KeepRequest, KeptRegistration, KeptReservation, KeptReservations, ReservationKeeper, ReservationType,
+    ReservationsView,
 };
-pub use sanitize_mark::{MarkKeeper, MarkRequest, SanitizeMark};
+pub use sanitize_mark::{MarkKeeper, MarkRequest, SanitizeMark, SanitizeWork};
 pub use sense::{FieldPointer, Sense, SenseKey};
 pub use status::{Failure, Outcome, Status};
 pub use thin::SoftThreshold;

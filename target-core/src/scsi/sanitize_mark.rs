@@ -5,10 +5,30 @@
 use tokio::sync::{mpsc, oneshot};
 
 /// A sanitize operation has begun and has not succeeded.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SanitizeMark {
     /// Its AUSE: EXIT FAILURE MODE lets the medium be used again.
     pub unrestricted: bool,
+    /// What is to be done, or done anew when the process ended meanwhile; `None` after it failed.
+    pub work: Option<SanitizeWork>,
+}
+
+/// What a sanitize operation does to the medium.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum SanitizeWork {
+    /// Whatever may hold data is overwritten with zeroes, then given back.
+    EraseBlocks,
+    /// The key of the store is replaced.
+    EraseKey,
+    /// Every block is written with a pattern.
+    Overwrite {
+        /// Repeated to the end of each block; not empty.
+        pattern: Vec<u8>,
+        /// How often.
+        passes: u8,
+        /// Every other time all bits are inverted, but not the last time.
+        invert: bool,
+    },
 }
 
 /// A request to set or take away the mark of a unit. At most one a unit is under way.

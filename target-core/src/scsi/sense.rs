@@ -233,6 +233,8 @@ impl Sense {
     pub const LOGICAL_UNIT_NOT_READY: Self = Self::new(SenseKey::NotReady, 0x04, 0x00);
     pub const INITIALIZING_COMMAND_REQUIRED: Self = Self::new(SenseKey::NotReady, 0x04, 0x02);
     pub const FORMAT_IN_PROGRESS: Self = Self::new(SenseKey::NotReady, 0x04, 0x04);
+    pub const LOGICAL_UNIT_FAILED_SELF_TEST: Self = Self::new(SenseKey::HardwareError, 0x3e, 0x03);
+    pub const SELF_TEST_IN_PROGRESS: Self = Self::new(SenseKey::NotReady, 0x04, 0x09);
     pub const TARGET_PORT_IN_STANDBY_STATE: Self = Self::new(SenseKey::NotReady, 0x04, 0x0b);
     pub const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self::new(SenseKey::NotReady, 0x04, 0x0c);
     pub const SANITIZE_IN_PROGRESS: Self = Self::new(SenseKey::NotReady, 0x04, 0x1b);

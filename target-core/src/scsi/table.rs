@@ -7,6 +7,7 @@ use super::cdb::{Cdb, LbaRange};
 use super::engine::CommandContext;
 use super::primary::vpd::{AtomicLimits, is_thin};
 use super::{DeviceType, Failure, LogicalUnit, block, copy, multimedia, primary};
+use crate::metrics::CommandKind;
 use crate::transfer::Transfer;
 
 /// One command.
@@ -358,6 +359,20 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// As what it is counted.
+    pub(crate) const fn kind(self) -> CommandKind {
+        match self {
+            Self::Read | Self::ReadCd => CommandKind::Read,
+            Self::CompareAndWrite
+            | Self::OrWrite
+            | Self::Write
+            | Self::WriteAndVerify
+            | Self::WriteAtomic
+            | Self::WriteSame => CommandKind::Write,
+            _ => CommandKind::Other,
+        }
+    }
+
     /// Runs the command, whose entry in the table has been checked.
     pub(crate) async fn run(
         self,

@@ -14,6 +14,7 @@ use super::{
     DeviceType, Keeping, LogicalUnit, NonVolatileMemory, Outcome, ScsiTask, Sense, Status, TargetDevice,
     TaskAttribute, UnitConfig,
 };
+use crate::metrics::TurnClock;
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
 
@@ -191,7 +192,7 @@ impl Command {
         };
         let command = device.execute(nexus, task, data);
         async {
-            let ((), ended) = tokio::join!(command, connection.serve());
+            let (_, ended) = tokio::join!(command, connection.serve());
             ended
         }
     }
@@ -276,6 +277,7 @@ pub(crate) fn connection(
         out_budget: Arc::new(Semaphore::new(8 << 20)),
         pool: pool(),
         abort: AbortSignal::default(),
+        clock: TurnClock::new(std::time::Instant::now()),
     };
     (setup, Connection { events, data_out })
 }

@@ -1,6 +1,7 @@
 //! Commands through the whole engine, as an initiator sees them.
 
 mod aborts;
+mod bad_input;
 mod cdrom;
 mod durability;
 mod erasure;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_proto::{BHS_LEN, IscsiName};
 
-use super::recording::{Digests, Trace, TracedLink, TracedPdu, What, Whose};
+use super::TraceSubject;
+use super::recording::{Digests, Trace, TraceLimits, TracedLink, TracedPdu, What, Whose};
 use super::veil::Veil;
 use crate::control::NamePattern;
 use crate::iscsi::{CloseReason, LinkInfo};
@@ -34,6 +35,19 @@ impl Tap {
             link: Arc::new(TracedLink { number, info }),
             inner: Mutex::default(),
         }
+    }
+
+    /// A tap without a node that is on from the start, and what it is open to: a mover by itself can be listened in on.
+    #[must_use]
+    pub fn alone(info: LinkInfo, limits: TraceLimits) -> (Arc<Self>, Arc<Trace>) {
+        let subject = TraceSubject::Logins {
+            initiator: None,
+            network: None,
+        };
+        let trace = Arc::new(Trace::new(1, subject, limits, None));
+        let tap = Self::new(1, info);
+        tap.open_to(&trace);
+        (Arc::new(tap), trace)
     }
 
     /// Whether anybody listens. All the rest is for when somebody does.
@@ -212,7 +226,6 @@ const CONTINUES: u8 = 0x40;
 mod tests {
     use std::time::Duration;
 
-    use super::super::{TraceLimits, TraceSubject};
     use super::*;
 
     fn trace(payload: usize) -> Arc<Trace> {

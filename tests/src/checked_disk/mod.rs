@@ -9,6 +9,7 @@ use backstores::{BlockStore, BufPool, IoBuf, StoreOptions, StoreSource};
 use bytes::Bytes;
 use iscsi_proto::pdu::TaskAttribute;
 use iscsi_proto::{Isid, Lun, Tpgt};
+use target_core::metrics::TurnClock;
 use target_core::nexus::{InitiatorPort, NexusId, TargetPort};
 use target_core::scsi::{LogicalUnit, Outcome, ScsiTask, SenseKey, Status, TargetDevice};
 use target_core::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
@@ -156,6 +157,7 @@ impl CheckedDisk {
             out_budget: Arc::new(Semaphore::new(4 << 20)),
             pool: Arc::clone(&self.pool),
             abort: AbortSignal::default(),
+            clock: TurnClock::new(std::time::Instant::now()),
         };
         let task = ScsiTask {
             lun: Lun::ZERO,
@@ -191,7 +193,7 @@ impl CheckedDisk {
             }
             panic!("the command does not end");
         };
-        let ((), (outcome, data_in)) = futures_util::future::join(command, answering).await;
+        let (_, (outcome, data_in)) = futures_util::future::join(command, answering).await;
         assert!(data_in.len() <= usize::try_from(room).expect("32 bits fit"));
         assert!(received.recv().await.is_none(), "nothing follows its end");
         (outcome, data_in)
@@ -234,6 +236,28 @@ mod tests {
         let behind_its_back = disk.store.write(1024, block, backstores::Durability::Cached);
         behind_its_back.await.unwrap();
         disk.run(&[0; 16], 0, Vec::new()).await;
+    }
+
+    #[tokio::test]
+    async fn a_list_that_the_cdb_does_not_speak_of_is_none() {
+        let mut disk = ready().await;
+        disk.run(&write_10(3, 1), 0, vec![7; 512]).await;
+        let mut copy = [0; 16];
+        copy[0] = 0x83;
+        disk.run(&copy, 0, vec![1; 64]).await;
+        copy[1] = 0x11;
+        disk.run(&copy, 0, vec![1; 64]).await;
+    }
+
+    #[tokio::test]
+    async fn formatting_leaves_the_pattern_that_was_sent() {
+        let mut disk = ready().await;
+        let mut format = [0; 16];
+        (format[0], format[1]) = (0x04, 0x10);
+        disk.run(&format, 0, vec![0, 0x88, 0, 0, 0, 1, 0, 2, 7, 8]).await;
+        assert_eq!(disk.model.bytes()[510..514], [7, 8, 7, 8]);
+        disk.run(&format, 0, vec![0, 0x88, 0, 0, 0, 0, 0, 0]).await;
+        assert_eq!(disk.model.bytes()[510..514], [0; 4]);
     }
 
     #[tokio::test]

@@ -78,15 +78,20 @@ impl Model {
 
     fn did_without_range(&mut self, cdb: &[u8; 16], out: &[u8]) {
         match (cdb[0], cdb[1] & 0x1f) {
-            (0x04, _) | (0x48, 0x02) => self.0.fill(0),
-            (0x48, 0x01) => {
-                let pattern_len = usize::from(u16::from_be_bytes([out[2], out[3]]));
-                // However often it is inverted, the last pass is the pattern.
-                for block in self.0.chunks_exact_mut(BLOCK) {
-                    let pattern = out[4..4 + pattern_len].iter().cycle();
-                    block.iter_mut().zip(pattern).for_each(|(byte, new)| *byte = *new);
-                }
+            (0x04, _) => {
+                let header = if cdb[1] & 0x20 == 0 { 4 } else { 8 };
+                // FMTDATA, then IP and the type of a pattern that is repeated.
+                let has_pattern = cdb[1] & 0x10 != 0 && out[1] & 0x08 != 0 && out[header + 1] == 0x01;
+                let pattern = if has_pattern {
+                    &out[header + 2..]
+                } else {
+                    &[0, 1, 0][..]
+                };
+                self.fill(pattern);
             }
+            (0x48, 0x02) => self.0.fill(0),
+            // However often it is inverted, the last pass is the pattern.
+            (0x48, 0x01) => self.fill(&out[2..]),
             (0x42, _) => {
                 let list_len = usize::from(u16::from_be_bytes([cdb[7], cdb[8]])).min(out.len());
                 let descriptors = match out.get(2..4) {
@@ -100,9 +105,9 @@ impl Model {
                     self.0[span(number_64(descriptor), blocks)].fill(0);
                 }
             }
-            (0x83, 0x00) if !out.is_empty() => self.copied(out, usize::MAX),
+            (0x83, 0x00) if has_list(cdb, out) => self.copied(out, usize::MAX),
             // Without a token of its own the disk has zeroes to write, and nothing else.
-            (0x83, 0x11) if !out.is_empty() => {
+            (0x83, 0x11) if has_list(cdb, out) => {
                 let len = usize::from(u16::from_be_bytes([out[534], out[535]]));
                 for descriptor in out[536..536 + len].chunks_exact(16) {
                     let blocks = u64::from(number_32(&descriptor[8..]));
@@ -110,6 +115,15 @@ impl Model {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Fills every block with a pattern that stands behind its length of two bytes.
+    fn fill(&mut self, pattern: &[u8]) {
+        let len = usize::from(u16::from_be_bytes([pattern[0], pattern[1]]));
+        for block in self.0.chunks_exact_mut(BLOCK) {
+            let pattern = pattern[2..2 + len].iter().cycle();
+            block.iter_mut().zip(pattern).for_each(|(byte, new)| *byte = *new);
         }
     }
 
@@ -148,6 +162,11 @@ impl Model {
             _ => None,
         }
     }
+}
+
+/// Whether a copy command has a parameter list: data that its CDB does not speak of are none.
+fn has_list(cdb: &[u8; 16], out: &[u8]) -> bool {
+    number_32(&cdb[10..]) != 0 && !out.is_empty()
 }
 
 /// Where the blocks of a CDB lie, for commands that have some.

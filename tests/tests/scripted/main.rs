@@ -9,6 +9,7 @@ mod discovery;
 mod esxi_shaped;
 mod hostile;
 mod login;
+mod metrics;
 mod multiple_connections;
 mod paths;
 mod queries;

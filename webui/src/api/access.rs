@@ -85,15 +85,19 @@ pub(super) fn add(routes: &mut Routes) {
         "Make the first user, with the token that the program printed",
     )
     .takes::<SetUp>("application/json")
-    .gives::<WhoAmI>("201", "Made, and logged in");
+    .gives::<WhoAmI>("201", "Made, and logged in")
+    .for_anybody();
     routes.add(HttpMethod::Post, "/set-up", post(first_user), set_up);
     let logged_in = new("log_in", "Log in")
         .takes::<LogIn>("application/json")
-        .gives::<WhoAmI>("201", "Logged in");
+        .gives::<WhoAmI>("201", "Logged in")
+        .for_anybody();
     routes.add(HttpMethod::Post, "/session", post(log_in), logged_in);
     let shown = new("who_am_i", "Show who is logged in").gives::<WhoAmI>("200", "You");
     routes.add(HttpMethod::Get, "/session", get(who_am_i), shown);
-    let logged_out = new("log_out", "Log out").gives_nothing("204", "Logged out");
+    let logged_out = new("log_out", "Log out")
+        .gives_nothing("204", "Logged out")
+        .for_anybody();
     routes.add(HttpMethod::Delete, "/session", delete(log_out), logged_out);
 
     let users = new("list_users", "List users").gives_page::<User>("By name");

@@ -93,6 +93,16 @@ async fn follow(
     Viewer(actor): Viewer,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, Refusal> {
+    let messages = followed(&web, actor, &headers)?.map(|event| Ok(message(&event)));
+    Ok(Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+}
+
+/// Events after the last one that was seen, and those that come, for as long as `actor` may see them.
+pub(crate) fn followed(
+    web: &Web,
+    actor: Actor,
+    headers: &HeaderMap,
+) -> Result<impl Stream<Item = Arc<Event>> + use<>, Refusal> {
     let place = web.follower().ok_or_else(Refusal::too_many_followers)?;
     let log = web.control().events();
     let seen = headers
@@ -101,7 +111,6 @@ async fn follow(
     // Who does not say what was seen wants what comes.
     let seen = seen.unwrap_or_else(|| log.recent().first().map_or(0, |event| event.number));
     let (missed, live) = log.follow(seen);
-    let missed = stream::iter(missed.into_iter().map(|event| Ok(message(&event))));
     let follower = Follower {
         live,
         web: web.clone(),
@@ -109,8 +118,7 @@ async fn follow(
         until: Instant::now() + LIFE,
         _place: place,
     };
-    let stream = missed.chain(stream::unfold(follower, next));
-    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+    Ok(stream::iter(missed).chain(stream::unfold(follower, next)))
 }
 
 /// Somebody who follows events.
@@ -124,11 +132,9 @@ struct Follower {
 
 /// The next event, for as long as the follower may see it. Whoever is sent away asks again with the last number they have:
 /// also those who are too slow, and everybody after a while, since who may look may have changed.
-async fn next(mut follower: Follower) -> Option<(Result<sse::Event, Infallible>, Follower)> {
+async fn next(mut follower: Follower) -> Option<(Arc<Event>, Follower)> {
     match timeout_at(follower.until, follower.live.recv()).await {
-        Ok(Ok(event)) if follower.web.gate().knows_still(&follower.actor) => {
-            Some((Ok(message(&event)), follower))
-        }
+        Ok(Ok(event)) if follower.web.gate().knows_still(&follower.actor) => Some((event, follower)),
         Ok(Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed)) | Err(_) => None,
     }
 }

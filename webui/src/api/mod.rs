@@ -4,9 +4,13 @@ mod access;
 mod config;
 mod events;
 mod extract;
+mod jobs;
+mod log_filter;
 mod objects;
+mod reservations;
 mod routes;
 mod sessions;
+mod stats;
 mod status;
 mod traces;
 
@@ -14,9 +18,12 @@ use axum::Router;
 use utoipa::openapi::OpenApi;
 
 pub use config::{ConfigQuery, Diff};
+pub(crate) use events::followed;
+pub(crate) use objects::deletion;
 pub use objects::{DeleteQuery, Page};
+pub use stats::RateHistory;
 pub use status::Status;
-pub(crate) use status::ready;
+pub(crate) use status::{ready, status_of};
 
 use crate::Web;
 use routes::Routes;
@@ -27,9 +34,13 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     objects::add_all(&mut routes);
     config::add(&mut routes);
     sessions::add(&mut routes);
+    reservations::add(&mut routes);
+    jobs::add(&mut routes);
     traces::add(&mut routes);
     events::add(&mut routes);
     status::add(&mut routes);
+    stats::add(&mut routes);
+    log_filter::add(&mut routes);
     access::add(&mut routes);
     routes.finish()
 }

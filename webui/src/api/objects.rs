@@ -110,7 +110,7 @@ fn add<T: Object>(routes: &mut Routes, word: &str, key: &[&str]) {
         &format!("Make a {word} what the body says"),
     ))))
     .takes::<T>("application/json")
-    .gives::<T>("200", "As it is now")
+    .gives_or_diff::<T>("200", "As it is now")
     .gives::<T>("201", "Made");
     routes.add(HttpMethod::Put, &one, put(replace::<T>), replaced);
     let patched = conditional(changing(keyed(new(
@@ -118,7 +118,7 @@ fn add<T: Object>(routes: &mut Routes, word: &str, key: &[&str]) {
         &format!("Change some of a {word} (RFC 7396)"),
     ))))
     .takes::<serde_json::Value>("application/merge-patch+json")
-    .gives::<T>("200", "As it is now");
+    .gives_or_diff::<T>("200", "As it is now");
     routes.add(HttpMethod::Patch, &one, patch(merge::<T>), patched);
     let deleted = conditional(changing(keyed(new(
         "delete",
@@ -140,7 +140,7 @@ fn add_settings(routes: &mut Routes) {
         "Make what holds for the node what the body says",
     )))
     .takes::<Settings>("application/json")
-    .gives::<Settings>("200", "As it is now");
+    .gives_or_diff::<Settings>("200", "As it is now");
     routes.add(HttpMethod::Put, "/settings", put(replace_settings), replaced);
 }
 
@@ -349,7 +349,7 @@ async fn remove<T: Object>(
 }
 
 /// A target goes with its LUNs and its rules, which are nothing without it. Units and stores stay.
-fn deletion(web: &Web, kind: Kind, key: &str) -> Vec<Edit> {
+pub(crate) fn deletion(web: &Web, kind: Kind, key: &str) -> Vec<Edit> {
     let mut edits = vec![Edit::Delete(kind, key.to_owned())];
     let model = web.control().model();
     if let Some(target) = model.get::<Target>(key).filter(|_| kind == Kind::Target) {

@@ -5,7 +5,7 @@ use axum::routing::MethodRouter;
 use utoipa::ToSchema;
 use utoipa::openapi::path::{HttpMethod, Operation, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
@@ -13,6 +13,7 @@ use utoipa::openapi::{
     ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Paths, Ref, RefOr, Required, ResponseBuilder,
 };
 
+use super::config::Diff;
 use crate::who::COOKIE;
 use crate::{ProblemDetails, Web};
 
@@ -129,6 +130,26 @@ impl Described {
             .description(what)
             .content("application/json", content);
         self.operation = self.operation.response(status, response.build());
+        self
+    }
+
+    /// A good answer of a change: the object, or of a dry run what would be different.
+    pub(super) fn gives_or_diff<T: ToSchema>(mut self, status: &str, what: &str) -> Self {
+        let either = OneOfBuilder::new()
+            .item(self.refer::<T>())
+            .item(self.refer::<Diff>())
+            .build();
+        let content = ContentBuilder::new().schema(Some(Schema::OneOf(either))).build();
+        let response = ResponseBuilder::new()
+            .description(format!("{what}; of a dry run what would be different"))
+            .content("application/json", content);
+        self.operation = self.operation.response(status, response.build());
+        self
+    }
+
+    /// Nobody has to say who they are.
+    pub(super) fn for_anybody(mut self) -> Self {
+        self.operation = self.operation.securities(Some(Vec::new()));
         self
     }
 

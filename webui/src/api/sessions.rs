@@ -35,7 +35,9 @@ struct LoginFailure {
     target: Option<String>,
     /// Status that the initiator was sent.
     status: Option<String>,
-    /// What happened, with the name or key that was wrong.
+    /// The key of the login, or the limit, that stood against it.
+    key: Option<String>,
+    /// What happened, with the name or value that was wrong.
     reason: String,
     /// What would help.
     fix: String,
@@ -117,6 +119,7 @@ fn failure(event: &Arc<Event>) -> LoginFailure {
         initiator: text("initiator"),
         target: text("target"),
         status: text("status"),
+        key: text("key"),
         reason: text("reason").unwrap_or_default(),
         fix: text("fix").unwrap_or_default(),
     }

@@ -5,8 +5,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use management::control::{JobKind, JobState};
 use management::document::Document;
-use management::live::{Condition, PortStatus, StoreStatus};
+use management::live::{Condition, IserStatus, PortStatus, StoreStatus};
 use management::model::{LunMap, Target, Unit};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -41,6 +42,8 @@ pub struct Status {
     pub alerts: Vec<String>,
     /// Portals of the configuration.
     pub portals: Vec<PortStatus>,
+    /// iSCSI over RDMA: whether this host can serve it, and its portals.
+    pub iser: IserStatus,
     /// Stores.
     pub stores: Vec<StoreStatus>,
 }
@@ -59,7 +62,7 @@ pub(super) fn add(routes: &mut Routes) {
 }
 
 async fn status(State(web): State<Web>, _who: Viewer) -> Json<Status> {
-    Json(of(&web))
+    Json(status_of(&web))
 }
 
 async fn support_bundle(State(web): State<Web>, _who: Admin) -> Json<serde_json::Value> {
@@ -72,7 +75,7 @@ async fn support_bundle(State(web): State<Web>, _who: Admin) -> Json<serde_json:
         .map(|event| (**event).clone())
         .collect();
     Json(serde_json::json!({
-        "status": of(&web),
+        "status": status_of(&web),
         "configuration": Document::of(&control.model()),
         "sessions": control.sessions(),
         "half_open_logins": control.half_open_logins(),
@@ -82,7 +85,7 @@ async fn support_bundle(State(web): State<Web>, _who: Admin) -> Json<serde_json:
 
 /// 200 while everything that is configured is served, 503 with the reasons otherwise.
 pub(crate) async fn ready(State(web): State<Web>) -> Response {
-    let alerts = of(&web).alerts;
+    let alerts = status_of(&web).alerts;
     if alerts.is_empty() {
         return "ready\n".into_response();
     }
@@ -94,7 +97,8 @@ pub(crate) async fn ready(State(web): State<Web>) -> Response {
         .into_response()
 }
 
-fn of(web: &Web) -> Status {
+/// How the node is.
+pub(crate) fn status_of(web: &Web) -> Status {
     let control = web.control();
     let model = control.model();
     let (portals, stores) = (control.port_statuses(), control.store_statuses());
@@ -113,6 +117,11 @@ fn of(web: &Web) -> Status {
         .filter_map(|portal| Some(format!("{}: {}", portal.id, portal.problem.as_ref()?)));
     let refused = control.refused_units().into_iter();
     let refused = refused.map(|(id, problem)| format!("unit {id} is not served: {problem}"));
+    let jobs = control.jobs().into_iter();
+    let jobs = jobs.filter(|job| job.kind != JobKind::Clone && job.state == JobState::Failed);
+    let closed_units = jobs.map(|job| format!("{}: {}", job.subject, job.problem.unwrap_or_default()));
+    let unreached = control.unreached_targets().into_iter();
+    let unreached = unreached.map(|name| format!("no portal leads to target {name}"));
     Status {
         version: web.0.version.to_owned(),
         uptime: web.0.began.elapsed().as_secs(),
@@ -123,8 +132,14 @@ fn of(web: &Web) -> Status {
         sessions: control.sessions().len(),
         half_open_logins: control.half_open_logins().len(),
         abandoned_commands: control.node().abandoned_commands(),
-        alerts: missing.chain(refused).chain(closed).collect(),
+        alerts: missing
+            .chain(refused)
+            .chain(closed)
+            .chain(unreached)
+            .chain(closed_units)
+            .collect(),
         portals,
+        iser: control.iser_status(),
         stores,
     }
 }

@@ -76,15 +76,11 @@ static ALL: [(&str, &str, &[u8]); 7] = [
         "image/svg+xml",
         include_bytes!("../../assets/lunaport.svg"),
     ),
+    ("live.js", SCRIPT, include_bytes!("../../assets/live.js")),
     (
         "htmx.js",
         SCRIPT,
         include_bytes!("../../assets/vendor/htmx-2.0.11.min.js"),
-    ),
-    (
-        "htmx-sse.js",
-        SCRIPT,
-        include_bytes!("../../assets/vendor/htmx-ext-sse-2.2.4.min.js"),
     ),
     (
         "uplot.js",

@@ -102,3 +102,68 @@ pub(crate) async fn change(web: &Web, actor: &Actor, form: &Form, mut change: Ch
         Err(error) => Tried::Refused(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use management::live::UsingSession;
+
+    use super::*;
+    use crate::ui::frame::Theme;
+
+    fn confirm(uses: Vec<InUse>) -> String {
+        let confirm = Confirm {
+            frame: Frame::outside("Delete it?", Theme::Auto),
+            effects: vec!["It is deleted.".to_owned()],
+            uses,
+            choices: Vec::new(),
+            action: "/luns/a/0/delete".to_owned(),
+            hidden: vec![("data".to_owned(), "keep".to_owned())],
+            verb: "Delete".to_owned(),
+            back: "/luns".to_owned(),
+        };
+        confirm.render().unwrap()
+    }
+
+    fn in_use(forcible: bool) -> InUse {
+        let session = UsingSession {
+            tsih: 7,
+            initiator: "iqn.2026-11.org.example:<host>".to_owned(),
+            peer: "192.0.2.1:50000".to_owned(),
+            target: "iqn.2026-11.org.example:a".to_owned(),
+        };
+        InUse {
+            path: "luns/iqn.2026-11.org.example:a/0".to_owned(),
+            problem: "these sessions would lose the disk".to_owned(),
+            fix: "log these initiators out first".to_owned(),
+            forcible,
+            sessions: vec![session],
+        }
+    }
+
+    #[test]
+    fn who_loses_something_is_named_and_the_form_then_says_that_it_is_known() {
+        let text = confirm(vec![in_use(true)]);
+        for part in [
+            "1 session is using it",
+            "iqn.2026-11.org.example:&#60;host&#62;",
+            "192.0.2.1:50000",
+            "name=\"force\" value=\"1\"",
+            "Delete all the same",
+            "name=\"data\" value=\"keep\"",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_uses_is_confirmed_without_force() {
+        let text = confirm(Vec::new());
+        assert!(text.contains("No session uses it now") && !text.contains("name=\"force\""));
+    }
+
+    #[test]
+    fn what_cannot_be_forced_has_no_button_for_it() {
+        let text = confirm(vec![in_use(false)]);
+        assert!(!text.contains("<button class=\"danger"), "{text}");
+    }
+}

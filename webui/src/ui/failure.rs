@@ -68,6 +68,11 @@ fn shown(web: &Web, headers: &HeaderMap, uri: &Uri, method: &Method, problem: Pr
         }
         return response;
     }
+    let mut problem = problem;
+    if problem.kind == CSRF {
+        // What the API's clients should do is of no help here.
+        problem.fix = Some("open the page again and repeat it there".to_owned());
+    }
     let frame = Visitor::of(web, headers, uri).map_or_else(
         || Frame::outside(&problem.title, Theme::of(headers)),
         |visitor| visitor.frame(Section::None, &problem.title),
@@ -88,6 +93,7 @@ fn is_page(path: &str) -> bool {
     })
 }
 
+const CSRF: &str = "urn:lunaport:csrf";
 const MACHINES: [&str; 4] = ["/api", "/healthz", "/metrics", "/readyz"];
 
 /// Scripts and styles from here alone, none inside a page; no frames, no forms to elsewhere.

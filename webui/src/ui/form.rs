@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
-use management::model::{Problem, SecretText};
+use management::control::Precondition;
+use management::model::{Kind, Model, Problem, SecretText};
 
 use crate::{ProblemDetails, Refusal, Web};
 
@@ -65,6 +66,22 @@ impl Form {
     /// The value of a field that may be left empty.
     pub(crate) fn filled(&self, name: &str) -> Option<String> {
         Some(self.value(name).to_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// Notes which revision of an object fills the form.
+    pub(crate) fn remember(mut self, model: &Model, kind: Kind, key: &str) -> Self {
+        let revision = model.revision(kind, key).unwrap_or_default();
+        self.set("revision", revision.to_string());
+        self
+    }
+
+    /// What filled the form must still be what is there: nobody overwrites what they have not seen.
+    pub(crate) fn conditions(&self, kind: Kind, key: &str) -> Vec<Precondition> {
+        let revision = self.value("revision").parse().ok();
+        revision
+            .map(|revision| Precondition::Revision(kind, key.to_owned(), revision))
+            .into_iter()
+            .collect()
     }
 
     /// Every field but the proof: what has to be sent again to repeat the form.

@@ -41,6 +41,7 @@ pub(crate) enum Section {
     Dashboard,
     Events,
     Initiators,
+    Jobs,
     LoginFailures,
     Luns,
     /// A page outside of the navigation.
@@ -94,6 +95,11 @@ impl Frame {
             may_change: false,
             may_all: false,
         }
+    }
+
+    /// A link for who may change something, nothing for others.
+    pub(super) const fn change_link<'a>(&self, href: &'a str) -> &'a str {
+        if self.may_change { href } else { "" }
     }
 
     /// The navigation.
@@ -172,6 +178,7 @@ static NAVIGATION: [Group; 4] = [
             link(Section::LoginFailures, "/login-failures", "Login failures"),
             link(Section::Traces, "/traces", "Traces"),
             link(Section::Reservations, "/reservations", "Reservations"),
+            link(Section::Jobs, "/jobs", "Long work"),
             link(Section::Events, "/events", "Events"),
             link(Section::Audit, "/audit", "Audit"),
         ],

@@ -10,6 +10,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use management::access::{Actor, Gate};
 use management::control::{Change, Control, Edit};
+use management::exposition::Cores;
 use management::live::{Accept, Defaults};
 use management::model::{AnyObject, Kind, Role};
 use management::state::State;
@@ -20,7 +21,11 @@ use tower::ServiceExt;
 use crate::serve::{Peer, Scheme};
 use crate::{Web, router};
 
+mod activity;
 mod entrance;
+mod luns;
+mod system;
+mod targets;
 mod traces;
 
 /// A node with its pages.
@@ -47,11 +52,15 @@ pub(super) struct Answer {
 impl Site {
     /// A node that nobody can log in to yet.
     pub(super) fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::at(tempfile::tempdir().unwrap())
+    }
+
+    /// A node over a state directory.
+    pub(super) fn at(directory: tempfile::TempDir) -> Self {
         let control = start(directory.path());
         let gate = Gate::new(Arc::clone(&control));
         gate.open_set_up(Some(TOKEN.to_owned()));
-        let router = router(Web::new(gate, "0", String::new));
+        let router = router(Web::new(gate, "0", Cores::new(Vec::new)));
         Self {
             directory,
             control,
@@ -94,11 +103,7 @@ impl Site {
             .await
             .unwrap();
         let mut browser = self.browser();
-        browser.get("/login").await;
-        browser
-            .post("/login", &[("name", name), ("password", PASSWORD)])
-            .await
-            .leads_to("/");
+        browser.log_in(name).await;
         browser
     }
 
@@ -111,6 +116,11 @@ impl Site {
             .unwrap();
     }
 
+    /// Stops the node; its directory.
+    pub(super) fn stopped(self) -> tempfile::TempDir {
+        self.directory
+    }
+
     pub(super) fn control(&self) -> &Arc<Control> {
         &self.control
     }
@@ -121,6 +131,13 @@ impl Site {
 }
 
 impl Browser {
+    pub(super) async fn log_in(&mut self, name: &str) {
+        self.get("/login").await;
+        self.post("/login", &[("name", name), ("password", PASSWORD)])
+            .await
+            .leads_to("/");
+    }
+
     pub(super) async fn get(&mut self, path: &str) -> Answer {
         self.send(Method::GET, path, None).await
     }

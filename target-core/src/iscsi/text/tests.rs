@@ -178,10 +178,17 @@ fn link_local_is_shown_to_link_local_only_and_without_zone() {
 
 #[test]
 fn a_portal_group_that_is_not_the_targets_is_not_shown() {
-    let mut directory = directory(&["192.0.2.1:3260"]);
+    let mut directory = directory(&["192.0.2.1:3260", "192.0.2.1:3261"]);
     directory.portals[0].tpgt = Tpgt(2);
     let answer = ask(&directory, "192.0.2.1:3260", None, "SendTargets", DISK);
-    assert_eq!(answer, [format!("TargetName={DISK}")]);
+    let shown = [
+        format!("TargetName={DISK}"),
+        "TargetAddress=192.0.2.1:3261,1".to_owned(),
+    ];
+    assert_eq!(answer, shown);
+    directory.portals.pop();
+    let answer = ask(&directory, "192.0.2.1:3260", None, "SendTargets", "All");
+    assert!(answer.is_empty(), "no portal leads to it: {answer:?}");
 }
 
 #[test]

@@ -15,34 +15,52 @@ use crate::scsi::engine::CommandContext;
 use crate::scsi::erasure::{Before, ErasureKind};
 use crate::scsi::primary::vpd::is_thin;
 use crate::scsi::table::ErasureRule;
-use crate::scsi::{Failure, LogicalUnit, SanitizeMark};
+use crate::scsi::{Failure, LogicalUnit, SanitizeMark, SanitizeWork};
 use crate::transfer::Transfer;
 
 /// What is done.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Every block is given back, or reads as zeroes where nothing can be.
-    Clear,
-    /// The key of the store is replaced.
-    EraseKey,
-    /// Whatever may hold data is overwritten with zeroes, then given back.
-    EraseBlocks,
-    /// Every block is written with a pattern.
-    Overwrite {
-        /// One block.
-        pattern: Vec<u8>,
-        /// How often.
-        passes: u8,
-        /// Every other time all bits are inverted, but not the last time.
-        invert: bool,
+    /// FORMAT UNIT.
+    Format {
+        /// What every block is filled with, not empty. Without it every block is given back, or reads as zeroes where
+        /// nothing can be.
+        pattern: Option<Vec<u8>>,
     },
+    /// SANITIZE.
+    Sanitize {
+        /// AUSE.
+        unrestricted: bool,
+        /// What.
+        work: SanitizeWork,
+    },
+}
+
+impl Work {
+    /// As the unit knows it.
+    fn kind(&self) -> ErasureKind {
+        match *self {
+            Self::Format { .. } => ErasureKind::Format,
+            Self::Sanitize { unrestricted, .. } => ErasureKind::Sanitize { unrestricted },
+        }
+    }
+
+    /// What it leaves behind while it goes on.
+    fn mark(&self) -> Option<SanitizeMark> {
+        match self {
+            Self::Format { .. } => None,
+            Self::Sanitize { unrestricted, work } => Some(SanitizeMark {
+                unrestricted: *unrestricted,
+                work: Some(work.clone()),
+            }),
+        }
+    }
 }
 
 /// Begins the work. With `immediate` that is all; else waits for its end, and an abort ends only the waiting. The command
 /// has the medium for itself, so that no other one is on the way to a block; those that come now are refused.
 pub(super) async fn start(
     context: &CommandContext<'_>,
-    kind: ErasureKind,
     work: Work,
     immediate: bool,
     data: &Transfer,
@@ -53,13 +71,13 @@ pub(super) async fn start(
     let Ok(runtime) = Handle::try_current() else {
         return Err(Failure::Busy);
     };
-    let Some(before) = unit.erasure().begin(kind) else {
+    let Some(before) = unit.erasure().begin(work.kind()) else {
         return unit.erasure().check(ErasureRule::Restart);
     };
     context.release();
     let (marked, is_marked) = oneshot::channel();
     let job = Job::new(Arc::clone(unit), before);
-    runtime.spawn(job.carry_out(kind, work, marked));
+    runtime.spawn(job.carry_out(work, marked));
     let answer = async {
         // From then on the work gets to its end, or a restart finds its mark.
         if let Ok(Err(failure)) = is_marked.await {
@@ -74,6 +92,19 @@ pub(super) async fn start(
         biased;
         () = data.abort_signal().fired() => Err(Failure::Aborted),
         result = answer => result,
+    }
+}
+
+/// Begins what a former process did not get to the end of: from the start, since nobody knows how far it came. The unit is
+/// not used yet.
+pub(crate) fn resume_sanitizing(unit: &Arc<LogicalUnit>, unrestricted: bool, work: SanitizeWork) {
+    let work = Work::Sanitize { unrestricted, work };
+    let Ok(runtime) = Handle::try_current() else {
+        return;
+    };
+    if let Some(before) = unit.erasure().begin(work.kind()) {
+        let job = Job::new(Arc::clone(unit), before);
+        runtime.spawn(job.carry_out(work, oneshot::channel().0));
     }
 }
 
@@ -122,17 +153,9 @@ impl Job {
         }
     }
 
-    async fn carry_out(
-        mut self,
-        kind: ErasureKind,
-        work: Work,
-        marked: oneshot::Sender<Result<(), Failure>>,
-    ) {
-        let mark = match kind {
-            ErasureKind::Format => None,
-            ErasureKind::Sanitize { unrestricted } => Some(SanitizeMark { unrestricted }),
-        };
-        if let Some(mark) = mark
+    async fn carry_out(mut self, work: Work, marked: oneshot::Sender<Result<(), Failure>>) {
+        let mark = work.mark();
+        if let Some(mark) = mark.clone()
             && let Err(failure) = self.unit.erasure().mark(Some(mark)).await
         {
             // The medium is as it was before anybody hears of it.
@@ -145,32 +168,46 @@ impl Job {
         let _ = marked.send(Ok(()));
         let serial = &self.unit.config().serial;
         tracing::info!(serial, "the whole medium is being erased");
-        match self.work(work).await {
-            Ok(()) => {
-                if mark.is_some() {
-                    // It has been told if this fails: then the next start wants another attempt.
-                    let _ = self.unit.erasure().mark(None).await;
-                }
-                self.end = End::Succeeded;
+        let ended = self.work(work).await;
+        if let Err(error) = &ended {
+            tracing::warn!(serial, %error, "erasing the medium failed");
+        }
+        // While the mark says that there is something to do, the next start does it: with data on the medium that came
+        // later, that must not be. So without a change of the mark the medium stays closed.
+        let is_marked = match mark {
+            None => Ok(()),
+            Some(mark) => {
+                let failed = SanitizeMark { work: None, ..mark };
+                self.unit.erasure().mark(ended.is_err().then_some(failed)).await
             }
-            Err(error) => tracing::warn!(serial, %error, "erasing the medium failed"),
+        };
+        if ended.is_ok() && is_marked.is_ok() {
+            self.end = End::Succeeded;
         }
     }
 
     async fn work(&self, work: Work) -> Result<(), StoreError> {
         match work {
-            Work::Clear => self.clear(1).await,
-            Work::EraseBlocks => self.erase_blocks().await,
-            Work::EraseKey => self.unit.store().erase_key().await,
-            Work::Overwrite {
-                pattern,
-                passes,
-                invert,
-            } => self.overwrite(pattern, passes, invert).await,
+            Work::Format { pattern: None } => self.clear(1).await,
+            Work::Format {
+                pattern: Some(pattern),
+            } => self.overwrite(&pattern, 1, false).await,
+            Work::Sanitize { work, .. } => match work {
+                SanitizeWork::EraseBlocks => self.erase_blocks().await,
+                SanitizeWork::EraseKey => self.unit.store().erase_key().await,
+                SanitizeWork::Overwrite {
+                    pattern,
+                    passes,
+                    invert,
+                } => self.overwrite(&pattern, passes, invert).await,
+            },
         }
     }
 
-    async fn overwrite(&self, mut pattern: Vec<u8>, passes: u8, invert: bool) -> Result<(), StoreError> {
+    /// The pattern begins anew in every block.
+    async fn overwrite(&self, pattern: &[u8], passes: u8, invert: bool) -> Result<(), StoreError> {
+        let block_size = self.unit.store().geometry().block_size as usize;
+        let mut pattern: Vec<u8> = pattern.iter().copied().cycle().take(block_size).collect();
         let total = self.size.saturating_mul(u64::from(passes));
         let starts_inverted = passes.is_multiple_of(2);
         for pass in 0..u64::from(passes) {

@@ -2,6 +2,7 @@
 
 mod erase;
 mod protect;
+mod protect_update;
 mod usage;
 
 pub(crate) mod chunks;
@@ -23,3 +24,5 @@ pub(crate) mod write;
 pub(crate) mod write_and_verify;
 pub(crate) mod write_atomic;
 pub(crate) mod write_same;
+
+pub(crate) use erase::resume_sanitizing;

@@ -2,7 +2,8 @@
 //! so that no bit that two initiators set is lost.
 
 use super::chunks::chunks;
-use super::usage;
+use super::protect::Protect;
+use super::{protect_update, usage};
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_16};
 use crate::scsi::engine::CommandContext;
@@ -15,7 +16,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     name: "ORWRITE (16)",
     usage: &usage::sixteen(0x8b, usage::TRANSFER),
     offer: Offer::Always,
-    needs: Needs::exclusive(lba_range_16),
+    needs: Needs::exclusive(lba_range_16).protected(),
     timeout_s: 30,
     operation: Operation::OrWrite,
 };
@@ -29,6 +30,12 @@ pub(crate) async fn run(
     let block = u64::from(unit.store().geometry().block_size);
     let range = context.range();
     let durability = unit.durability(cdb.bit(1, 3));
+    if let Some(protect) = Protect::of(cdb)? {
+        return Box::pin(protect_update::or_write(
+            context, range, protect, durability, data,
+        ))
+        .await;
+    }
     let sent = data.want_out(range.blocks * block);
     for chunk in chunks(range.lba * block, sent - sent % block) {
         let ours = data.get(chunk.len).await?;

@@ -42,6 +42,22 @@ impl Protect {
         };
         Ok(Some(Self { checks, compares }))
     }
+
+    /// Makes tags that are not to be compared the same in both runs of blocks.
+    pub(super) fn forgive(self, unit: Unit, expected: &[u8], found: &mut [u8]) {
+        let both = expected
+            .chunks_exact(unit.len)
+            .zip(found.chunks_exact_mut(unit.len));
+        for (expected, found) in both {
+            let (expected, found) = (&expected[unit.block..], &mut found[unit.block..]);
+            if !self.compares.0 {
+                found[..GUARD_LEN].copy_from_slice(&expected[..GUARD_LEN]);
+            }
+            if !self.compares.1 {
+                found[GUARD_LEN..].copy_from_slice(&expected[GUARD_LEN..]);
+            }
+        }
+    }
 }
 
 /// READ.
@@ -96,18 +112,7 @@ pub(super) async fn verify_equal(
         data.check()?;
         let (blocks, tags) = unit.read(context, piece, protect, data).await?;
         unit.join(&blocks, &tags, &mut found);
-        let both = expected
-            .chunks_exact(unit.len)
-            .zip(found.chunks_exact_mut(unit.len));
-        for (expected, found) in both {
-            let (expected, found) = (&expected[unit.block..], &mut found[unit.block..]);
-            if !protect.compares.0 {
-                found[..GUARD_LEN].copy_from_slice(&expected[..GUARD_LEN]);
-            }
-            if !protect.compares.1 {
-                found[GUARD_LEN..].copy_from_slice(&expected[GUARD_LEN..]);
-            }
-        }
+        protect.forgive(unit, &expected, &mut found);
         compare(&expected, &found, (piece.lba - range.lba) * unit.len as u64)?;
     }
     Ok(())
@@ -180,20 +185,20 @@ pub(super) async fn write_same(
 
 /// Lengths in bytes: of a block, and of a block with what follows it.
 #[derive(Clone, Copy)]
-struct Unit {
-    block: usize,
-    len: usize,
+pub(super) struct Unit {
+    pub(super) block: usize,
+    pub(super) len: usize,
 }
 
 /// Blocks that fit into a buffer with what follows each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Piece {
-    lba: u64,
-    count: usize,
+pub(super) struct Piece {
+    pub(super) lba: u64,
+    pub(super) count: usize,
 }
 
 impl Unit {
-    fn of(context: &CommandContext<'_>) -> Self {
+    pub(super) fn of(context: &CommandContext<'_>) -> Self {
         let block = context.unit().store().geometry().block_size as usize;
         Self {
             block,
@@ -201,7 +206,7 @@ impl Unit {
         }
     }
 
-    fn pieces(self, lba: u64, blocks: u64) -> impl Iterator<Item = Piece> {
+    pub(super) fn pieces(self, lba: u64, blocks: u64) -> impl Iterator<Item = Piece> {
         let most = CHUNK / self.len;
         (0..blocks).step_by(most).map(move |done| Piece {
             lba: lba + done,
@@ -209,7 +214,7 @@ impl Unit {
         })
     }
 
-    async fn read(
+    pub(super) async fn read(
         self,
         context: &CommandContext<'_>,
         piece: Piece,
@@ -223,7 +228,7 @@ impl Unit {
         Ok(store.read_protected(at, blocks, tags, protect.checks).await?)
     }
 
-    fn join(self, blocks: &[u8], tags: &[u8], whole: &mut [u8]) {
+    pub(super) fn join(self, blocks: &[u8], tags: &[u8], whole: &mut [u8]) {
         let parts = blocks.chunks_exact(self.block).zip(tags.chunks_exact(TAGS_LEN));
         for (whole, (block, tags)) in whole.chunks_exact_mut(self.len).zip(parts) {
             whole[..self.block].copy_from_slice(block);
@@ -231,7 +236,7 @@ impl Unit {
         }
     }
 
-    fn split(self, whole: &[u8], blocks: &mut [u8], tags: &mut [u8]) {
+    pub(super) fn split(self, whole: &[u8], blocks: &mut [u8], tags: &mut [u8]) {
         let parts = blocks
             .chunks_exact_mut(self.block)
             .zip(tags.chunks_exact_mut(TAGS_LEN));

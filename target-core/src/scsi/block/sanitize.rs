@@ -9,7 +9,7 @@ use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
 use crate::scsi::erasure::ErasureKind;
 use crate::scsi::table::{CommandSpec, ErasureRule, Needs, Offer, Operation, ReservationClass};
-use crate::scsi::{Failure, Sense};
+use crate::scsi::{Failure, SanitizeWork, Sense};
 use crate::transfer::Transfer;
 
 pub(crate) const OVERWRITE: CommandSpec = CommandSpec {
@@ -67,29 +67,23 @@ pub(crate) async fn run(
     let work = match cdb.service_action() {
         0x01 => overwrite(context, list_len, data).await?,
         _ if list_len != 0 => return Err(Cdb::invalid_field(PARAMETER_LIST_LENGTH)),
-        0x02 => Work::EraseBlocks,
-        0x03 => Work::EraseKey,
+        0x02 => SanitizeWork::EraseBlocks,
+        0x03 => SanitizeWork::EraseKey,
         _ => return erasure.exit_failure_mode().await,
     };
     if let (Some(ErasureKind::Sanitize { unrestricted: false }), true) = (erasure.failed(), unrestricted) {
         // What failed forbade a way out, and that is not to be had by the next attempt.
         return Err(Cdb::invalid_bit(1, 5));
     }
-    erase::start(
-        context,
-        ErasureKind::Sanitize { unrestricted },
-        work,
-        flags & IMMED != 0,
-        data,
-    )
-    .await
+    let work = Work::Sanitize { unrestricted, work };
+    erase::start(context, work, flags & IMMED != 0, data).await
 }
 
 async fn overwrite(
     context: &CommandContext<'_>,
     list_len: usize,
     data: &mut Transfer,
-) -> Result<Work, Failure> {
+) -> Result<SanitizeWork, Failure> {
     let block_size = context.unit().store().geometry().block_size as usize;
     if !(HEADER_LEN + 1..=HEADER_LEN + block_size).contains(&list_len) {
         return Err(Cdb::invalid_field(PARAMETER_LIST_LENGTH));
@@ -99,7 +93,7 @@ async fn overwrite(
 }
 
 /// The parameter list of OVERWRITE.
-fn parse(list: &[u8], block_size: usize) -> Result<Work, Failure> {
+fn parse(list: &[u8], block_size: usize) -> Result<SanitizeWork, Failure> {
     let invalid = |byte, bit| Failure::from(Sense::INVALID_FIELD_IN_PARAMETER_LIST.in_parameters(byte, bit));
     let (header, rest) = list
         .split_at_checked(HEADER_LEN)
@@ -121,9 +115,8 @@ fn parse(list: &[u8], block_size: usize) -> Result<Work, Failure> {
     let pattern = rest
         .get(..pattern_len)
         .ok_or(Sense::PARAMETER_LIST_LENGTH_ERROR)?;
-    Ok(Work::Overwrite {
-        // It begins anew in every block.
-        pattern: pattern.iter().copied().cycle().take(block_size).collect(),
+    Ok(SanitizeWork::Overwrite {
+        pattern: pattern.to_vec(),
         passes,
         invert: header[0] & INVERT != 0,
     })
@@ -150,7 +143,7 @@ mod tests {
 
     fn pattern(list: &[u8]) -> (Vec<u8>, u8, bool) {
         match parse(list, 8) {
-            Ok(Work::Overwrite {
+            Ok(SanitizeWork::Overwrite {
                 pattern,
                 passes,
                 invert,
@@ -160,12 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_fills_its_block() {
-        assert_eq!(
-            pattern(&[0x83, 0, 0, 3, 1, 2, 3]),
-            (vec![1, 2, 3, 1, 2, 3, 1, 2], 3, true)
-        );
-        assert_eq!(pattern(&[31, 0, 0, 1, 7, 9]), (vec![7; 8], 31, false));
+    fn what_is_behind_the_pattern_is_not_looked_at() {
+        assert_eq!(pattern(&[0x83, 0, 0, 3, 1, 2, 3]), (vec![1, 2, 3], 3, true));
+        assert_eq!(pattern(&[31, 0, 0, 1, 7, 9]), (vec![7], 31, false));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
+use crate::scsi::self_test::SelfTestEnd;
 use crate::scsi::table::{CommandSpec, Needs, Offer, Operation, ReservationClass};
 use crate::scsi::{Failure, UnitAttention};
 use crate::transfer::Transfer;
@@ -40,6 +41,7 @@ pub(crate) async fn run(
     data: &mut Transfer,
 ) -> Result<(), Failure> {
     let unit = context.unit();
+    unit.self_tests().abort(SelfTestEnd::AbortedOtherwise);
     let flags = cdb.u8_at(4);
     if flags & POWER_CONDITION != 0 {
         // START and LOEJ are ignored then: above all, nothing is ejected.

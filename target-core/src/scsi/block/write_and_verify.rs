@@ -4,8 +4,9 @@
 use backstores::Durability;
 
 use super::chunks::chunks;
-use super::usage;
+use super::protect::Protect;
 use super::verify::compare;
+use super::{protect_update, usage};
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, lba_range_10, lba_range_12, lba_range_16};
 use crate::scsi::engine::CommandContext;
@@ -18,7 +19,7 @@ pub(crate) const WRITE_AND_VERIFY_10: CommandSpec = CommandSpec {
     name: "WRITE AND VERIFY (10)",
     usage: &usage::ten(0x2e, usage::VERIFY),
     offer: Offer::Always,
-    needs: Needs::exclusive(lba_range_10),
+    needs: Needs::exclusive(lba_range_10).protected(),
     timeout_s: 60,
     operation: Operation::WriteAndVerify,
 };
@@ -27,7 +28,7 @@ pub(crate) const WRITE_AND_VERIFY_12: CommandSpec = CommandSpec {
     opcode: 0xae,
     name: "WRITE AND VERIFY (12)",
     usage: &usage::twelve(0xae, usage::VERIFY),
-    needs: Needs::exclusive(lba_range_12),
+    needs: Needs::exclusive(lba_range_12).protected(),
     ..WRITE_AND_VERIFY_10
 };
 
@@ -35,7 +36,7 @@ pub(crate) const WRITE_AND_VERIFY_16: CommandSpec = CommandSpec {
     opcode: 0x8e,
     name: "WRITE AND VERIFY (16)",
     usage: &usage::sixteen(0x8e, usage::VERIFY),
-    needs: Needs::exclusive(lba_range_16),
+    needs: Needs::exclusive(lba_range_16).protected(),
     ..WRITE_AND_VERIFY_10
 };
 
@@ -50,6 +51,17 @@ pub(crate) async fn run(
         // Reserved here, unlike in VERIFY.
         _ => return Err(Cdb::invalid_bit(1, 2)),
     };
+    if let Some(protect) = Protect::of(cdb)? {
+        let range = context.range();
+        return Box::pin(protect_update::write_and_verify(
+            context,
+            range,
+            protect,
+            bytes_are_compared,
+            data,
+        ))
+        .await;
+    }
     let store = context.unit().store();
     let block = u64::from(store.geometry().block_size);
     let range = context.range();

@@ -1,6 +1,8 @@
 //! WRITE ATOMIC (16) (SBC-4): blocks that are written as a whole or not at all, whatever happens. Only units over a store
 //! that can do that have it; what the limits are, Block Limits tells.
 
+use super::protect::Protect;
+use super::protect_update;
 use super::usage::{GROUP, TRANSFER};
 use crate::scsi::Failure;
 use crate::scsi::cdb::{Cdb, LbaRange};
@@ -19,7 +21,7 @@ pub(crate) const SPEC: CommandSpec = CommandSpec {
     ],
     offer: Offer::Atomic,
     // Nobody may see a part of it either.
-    needs: Needs::exclusive(range),
+    needs: Needs::exclusive(range).protected(),
     timeout_s: 30,
     operation: Operation::WriteAtomic,
 };
@@ -40,6 +42,19 @@ pub(crate) async fn run(
     if blocks > u64::from(limits.most) || !blocks.is_multiple_of(granularity) {
         return Err(Cdb::invalid_field(TRANSFER_LENGTH));
     }
+    let durability = unit.durability(cdb.bit(1, 3));
+    if let Some(protect) = Protect::of(cdb)? {
+        return match blocks {
+            0 => Ok(()),
+            _ => {
+                let range = context.range();
+                Box::pin(protect_update::write_atomic(
+                    context, range, protect, durability, data,
+                ))
+                .await
+            }
+        };
+    }
     let block = u64::from(geometry.block_size);
     let whole = blocks * block;
     // What comes short cannot be written as a whole.
@@ -52,7 +67,6 @@ pub(crate) async fn run(
     let len = usize::try_from(whole).expect("the limit is that of one buffer");
     let buf = data.get(len).await?;
     data.check()?;
-    let durability = unit.durability(cdb.bit(1, 3));
     unit.store().write(lba * block, buf, durability).await?;
     Ok(())
 }

@@ -73,7 +73,7 @@ pub(crate) async fn run(
     let durability = unit.durability(false);
     match pattern {
         None => zero(context, range, block, unmap, durability, data).await,
-        // Blocks that would not read as zeroes cannot be unmapped: they are written (SBC-4 §4.7).
+        // Blocks that would not read as zeroes cannot be unmapped: they are written (SBC-4 §4.7.3.4.4).
         Some(pattern) => repeat(context, range, &pattern, durability, data).await,
     }
 }

@@ -13,13 +13,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use backstores::{BufPool, CHUNK, CopySource, Durability, IoBuf};
+use backstores::{BufPool, CHUNK, CopySource, Durability, IoBuf, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::rod::Rod;
 use super::segment::Span;
 use crate::nexus::NexusId;
-use crate::scsi::block::chunks::chunks;
 use crate::scsi::table::{Access, ErasureRule, ReservationClass};
 use crate::scsi::task_set::{Claim, TaskIdentity, TaskTicket};
 use crate::scsi::{Failure, LogicalUnit, Sense, TaskAttribute};
@@ -57,6 +56,19 @@ pub(super) struct Route {
     direct: Option<CopySource>,
     /// What is copied is of use only while this stands for its blocks.
     rod: Option<Arc<Rod>>,
+}
+
+/// How a piece is moved.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Way {
+    /// By the stores themselves.
+    Direct,
+    /// Whole blocks by way of a buffer.
+    Blocks,
+    /// The same where both ends overlap.
+    Whole,
+    /// Parts of blocks.
+    Bytes,
 }
 
 /// Why a copy stopped.
@@ -155,6 +167,16 @@ impl End {
         self.ticket.release();
     }
 
+    /// Makes claimed bytes read as zeroes, which need no space where space can be given back.
+    pub(super) async fn clear(&self, bytes: Range<u64>) -> Result<(), StoreError> {
+        let store = self.unit.store();
+        if self.unit.is_thin() {
+            store.unmap(bytes).await
+        } else {
+            store.write_zeroes(bytes, Durability::Cached).await
+        }
+    }
+
     /// After the last write: with the write cache off it has to be on the medium.
     pub(super) async fn settle(&self) -> Result<(), Failure> {
         match self.unit.durability(false) {
@@ -206,11 +228,16 @@ impl Route {
         let aligned = from % source == 0 && to % destination == 0 && len % source.max(destination) == 0;
         let mut done = 0;
         while done < len {
-            let direct = aligned && !overlapping && self.direct.is_some();
-            let most = match (direct, aligned) {
-                (true, _) => DIRECT_PIECE,
-                (false, true) => CHUNK as u64,
-                (false, false) => CHUNK as u64 / 2,
+            let way = match (aligned, overlapping) {
+                (false, _) => Way::Bytes,
+                (true, true) => Way::Whole,
+                (true, false) if self.direct.is_some() => Way::Direct,
+                (true, false) => Way::Blocks,
+            };
+            let most = match way {
+                Way::Direct => DIRECT_PIECE,
+                Way::Blocks | Way::Whole => CHUNK as u64,
+                Way::Bytes => CHUNK as u64 / 2,
             };
             let piece = most.min(len - done);
             let at = if backward { len - done - piece } else { done };
@@ -219,7 +246,7 @@ impl Route {
                 to: to + at,
                 len: piece,
             };
-            self.piece(span, aligned, direct).await?;
+            self.piece(span, way).await?;
             done += piece;
             progress(piece);
             // Commands that wait for this core come first.
@@ -234,8 +261,8 @@ impl Route {
         settled.map_err(self.agent.trouble(Trouble::Destination))
     }
 
-    async fn piece(&mut self, span: Span, aligned: bool, direct: bool) -> Result<(), Trouble> {
-        self.claim(span, aligned).await?;
+    async fn piece(&mut self, span: Span, way: Way) -> Result<(), Trouble> {
+        self.claim(span, way != Way::Bytes).await?;
         let (source_failed, destination_failed) = (
             self.agent.trouble(Trouble::Source),
             self.agent.trouble(Trouble::Destination),
@@ -244,10 +271,11 @@ impl Route {
         self.destination
             .check(Access::Write)
             .map_err(destination_failed)?;
-        let moved = match (aligned, direct) {
-            (true, true) => self.move_direct(span).await,
-            (true, false) => self.move_blocks(span).await,
-            (false, _) => self.move_bytes(span).await,
+        let moved = match way {
+            Way::Direct => self.move_direct(span).await,
+            Way::Blocks => self.move_blocks(span).await,
+            Way::Whole => self.move_whole(span.from, span.to, within_chunk(span.len)).await,
+            Way::Bytes => self.move_bytes(span).await,
         };
         self.source.release();
         self.destination.release();
@@ -307,13 +335,41 @@ impl Route {
         self.move_blocks(span).await
     }
 
+    /// What takes no space at the source takes none at the destination where that can be.
     async fn move_blocks(&self, span: Span) -> Result<(), Trouble> {
-        for chunk in chunks(span.from, span.len) {
-            let buf = self.agent.buffer(chunk.len).await?;
-            let buf = self.read(chunk.at, buf).await?;
-            self.write(chunk.at - span.from + span.to, buf).await?;
+        let whole = self.source.block().max(self.destination.block());
+        let mut done = 0;
+        while done < span.len {
+            let (from, to, left) = (span.from + done, span.to + done, span.len - done);
+            let failed = self.agent.trouble(Trouble::Source);
+            let extent = self.source.unit.store().extent(from..from + left).await;
+            let extent = extent.map_err(|error| failed(error.into()))?;
+            let run = left.min(extent.end.saturating_sub(from));
+            let hole = if extent.mapped { 0 } else { run - run % whole };
+            done += if hole > 0 {
+                self.clear(to..to + hole).await?;
+                hole
+            } else {
+                let len = run.max(1).next_multiple_of(whole).min(left).min(CHUNK as u64);
+                self.move_whole(from, to, within_chunk(len)).await?;
+                len
+            };
         }
         Ok(())
+    }
+
+    /// Reads all before it writes any.
+    async fn move_whole(&self, from: u64, to: u64, len: usize) -> Result<(), Trouble> {
+        let buf = self.agent.buffer(len).await?;
+        let buf = self.read(from, buf).await?;
+        self.write(to, buf).await
+    }
+
+    async fn clear(&self, bytes: Range<u64>) -> Result<(), Trouble> {
+        self.proceed()?;
+        let failed = self.agent.trouble(Trouble::Destination);
+        let cleared = self.destination.clear(bytes).await;
+        cleared.map_err(|error| failed(error.into()))
     }
 
     /// A piece that begins or ends inside blocks: the blocks around it are read, changed, and written back.

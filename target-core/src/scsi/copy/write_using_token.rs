@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use backstores::Durability;
 use tokio::runtime::Handle;
 
 use super::limits::{MAXIMUM_TOKEN_BYTES, THIRD_PARTY_COPY_OUT};
@@ -16,7 +15,6 @@ use super::segment::Span;
 use super::token::{TOKEN_LEN, Token};
 use crate::scsi::cdb::{Cdb, LbaRange};
 use crate::scsi::engine::CommandContext;
-use crate::scsi::primary::vpd::is_thin;
 use crate::scsi::table::{self, Access, CommandSpec, Needs, Offer, ReservationClass};
 use crate::scsi::{Failure, LogicalUnit, Sense, TargetDevice};
 use crate::transfer::{AbortSignal, Transfer};
@@ -220,14 +218,12 @@ impl Work {
 
     /// Zeroes need no space where space can be given back.
     async fn write_zeroes(&self, progress: impl Fn(u64)) -> Result<Conclusion, Trouble> {
-        let unit = self.destination.unit();
-        let thin = is_thin(unit.config(), &unit.store().geometry());
         for range in &self.order.ranges {
             let end = (range.lba + range.blocks) * self.block();
             let mut next = range.lba * self.block();
             while next < end {
                 let piece = next..end.min(next + ZERO_PIECE);
-                let zeroed = self.zero(piece.clone(), thin).await;
+                let zeroed = self.zero(piece.clone()).await;
                 zeroed.map_err(self.agent.trouble(Trouble::Destination))?;
                 progress(piece.end - piece.start);
                 next = piece.end;
@@ -239,15 +235,10 @@ impl Work {
         Ok(Conclusion::Complete)
     }
 
-    async fn zero(&self, bytes: std::ops::Range<u64>, thin: bool) -> Result<(), Failure> {
+    async fn zero(&self, bytes: std::ops::Range<u64>) -> Result<(), Failure> {
         self.destination.claim(bytes.clone(), Access::Write).await?;
         self.destination.check(Access::Write)?;
-        let store = self.destination.unit().store();
-        let zeroed = if thin {
-            store.unmap(bytes).await
-        } else {
-            store.write_zeroes(bytes, Durability::Cached).await
-        };
+        let zeroed = self.destination.clear(bytes).await;
         self.destination.release();
         Ok(zeroed?)
     }

@@ -34,7 +34,7 @@ fn pending_write(
     device: &Arc<TargetDevice>,
     nexus: &Arc<NexusId>,
 ) -> (
-    impl Future<Output = ()> + use<>,
+    impl Future<Output = Ended> + use<>,
     crate::scsi::testing::Connection,
     crate::transfer::AbortSignal,
 ) {
@@ -117,7 +117,7 @@ async fn a_task_that_was_handed_over_can_be_aborted_before_it_is_polled() {
         device.manage(&one, Function::AbortTaskSet, Lun::ZERO),
         TmfResponse::Complete.into()
     );
-    let ((), ended) = tokio::join!(write, connection.serve());
+    let (_, ended) = tokio::join!(write, connection.serve());
     assert_eq!(ended.0, Outcome::Aborted);
     assert_eq!(told(&device, &one, 0).await, None);
 }
@@ -237,7 +237,7 @@ async fn a_late_detach_does_not_touch_the_session_that_took_over() {
     device.detach(&old);
     assert!(!abort.is_fired());
     tokio::select! {
-        () = &mut write => panic!("it waits for data"),
+        _ = &mut write => panic!("it waits for data"),
         event = connection.event() => assert!(matches!(event, Some(TaskEvent::Get { .. }))),
     }
 }

@@ -5,6 +5,7 @@ use backstores::Space;
 use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
+use crate::scsi::self_test::RESULTS_KEPT;
 use crate::scsi::statistics::Counts;
 use crate::scsi::table::{CommandSpec, Needs, Offer, Operation};
 use crate::scsi::thin::threshold_sets;
@@ -45,6 +46,7 @@ pub(crate) async fn run(
             let space = unit.store().space().await.unwrap_or(None);
             parameters(code, first, &provisioning(unit, space))?
         }
+        SELF_TESTS => parameters(code, first, &self_tests(unit))?,
         STATISTICS => parameters(code, first, &[(1, statistics(unit.statistics().counts()))])?,
         EXCEPTIONS => parameters(code, first, &[(0, NO_EXCEPTION.to_vec())])?,
         (page, _) if PAGES.iter().any(|(known, _)| *known == page) => return Err(Cdb::invalid_field(3)),
@@ -109,6 +111,14 @@ fn provisioning(unit: &LogicalUnit, space: Option<Space>) -> Vec<Parameter> {
     available.into_iter().chain(used).collect()
 }
 
+/// Results of self-tests, the latest first; all twenty parameters are there, those without a result are zeroes.
+fn self_tests(unit: &LogicalUnit) -> Vec<Parameter> {
+    let results = unit.self_tests().results().into_iter();
+    let values = results.map(|result| result.to_parameter().to_vec());
+    let none = std::iter::repeat_with(|| vec![0; 16]);
+    (1..).zip(values.chain(none)).take(RESULTS_KEPT).collect()
+}
+
 /// General access statistics and performance (SPC-4 §7.3.9.2). Times are not measured, and so are 0.
 fn statistics(counts: Counts) -> Vec<u8> {
     let numbers = [
@@ -131,13 +141,15 @@ const DEFAULT_CUMULATIVE: u8 = 0b11;
 const SUPPORTED_PAGES: (u8, u8) = (0x00, 0x00);
 const SUPPORTED_SUBPAGES: (u8, u8) = (0x00, 0xff);
 const PROVISIONING: (u8, u8) = (0x0c, 0x00);
+const SELF_TESTS: (u8, u8) = (0x10, 0x00);
 const STATISTICS: (u8, u8) = (0x19, 0x00);
 const EXCEPTIONS: (u8, u8) = (0x2f, 0x00);
 /// All pages, ascending.
-const PAGES: [(u8, u8); 5] = [
+const PAGES: [(u8, u8); 6] = [
     SUPPORTED_PAGES,
     SUPPORTED_SUBPAGES,
     PROVISIONING,
+    SELF_TESTS,
     STATISTICS,
     EXCEPTIONS,
 ];
@@ -176,11 +188,14 @@ mod tests {
     #[tokio::test]
     async fn pages_are_listed_with_and_without_their_subpages() {
         let device = device(&[unit(4096)]);
-        assert_eq!(log(&device, 0, 0, 0).await, [0, 0, 0, 4, 0x00, 0x0c, 0x19, 0x2f]);
+        assert_eq!(
+            log(&device, 0, 0, 0).await,
+            [0, 0, 0, 5, 0x00, 0x0c, 0x10, 0x19, 0x2f]
+        );
         assert_eq!(
             log(&device, 0, 0xff, 0).await,
             [
-                0x40, 0xff, 0, 10, 0x00, 0x00, 0x00, 0xff, 0x0c, 0, 0x19, 0, 0x2f, 0
+                0x40, 0xff, 0, 12, 0x00, 0x00, 0x00, 0xff, 0x0c, 0, 0x10, 0, 0x19, 0, 0x2f, 0
             ]
         );
     }

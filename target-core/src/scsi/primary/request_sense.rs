@@ -36,6 +36,7 @@ pub(crate) async fn run(
         Some(unit) => context
             .take_attention()
             .or_else(|| unit.erasure().sense())
+            .or_else(|| unit.self_tests().sense())
             .unwrap_or(Sense::NO_SENSE),
     };
     let reply = sense.encode(cdb.u8_at(1) & DESC != 0);

@@ -1,4 +1,4 @@
-//! SET IDENTIFYING INFORMATION (SPC-4 §6.45): what people and programs call the unit, from now on and over restarts.
+//! SET IDENTIFYING INFORMATION (SPC-4 §6.43): what people and programs call the unit, from now on and over restarts.
 
 use super::report_identifying::KIND;
 use crate::scsi::access_state::Answered;

@@ -1,4 +1,4 @@
-//! SET TARGET PORT GROUPS (SPC-4 §6.46): puts target port groups into asymmetric access states, all of a list or none.
+//! SET TARGET PORT GROUPS (SPC-4 §6.45): puts target port groups into asymmetric access states, all of a list or none.
 
 use crate::scsi::access_state::{AccessState, Answered, GroupView};
 use crate::scsi::cdb::Cdb;

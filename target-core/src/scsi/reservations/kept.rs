@@ -54,9 +54,11 @@ pub type ReservationKeeper = mpsc::UnboundedSender<KeepRequest>;
 impl PersistentReservations {
     /// What is to be kept.
     pub(super) fn kept(&self) -> Option<KeptReservations> {
-        if !self.aptpl || self.registrations.is_empty() {
-            return None;
-        }
+        (self.aptpl && !self.registrations.is_empty()).then(|| self.named())
+    }
+
+    /// All of it by the names of the nexuses.
+    pub(super) fn named(&self) -> KeptReservations {
         let registrations = self.registrations.iter().map(|registration| KeptRegistration {
             nexus: NexusId::clone(&registration.nexus),
             key: registration.key,
@@ -68,10 +70,10 @@ impl PersistentReservations {
                 Holder::Nexus(holder) => Some(NexusId::clone(holder)),
             },
         });
-        Some(KeptReservations {
+        KeptReservations {
             registrations: registrations.collect(),
             reservation,
-        })
+        }
     }
 
     /// The state at power on. A reservation without its holder's registration, which we never keep, is none.

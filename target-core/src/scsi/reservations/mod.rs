@@ -14,6 +14,7 @@ mod register_and_move;
 mod reserve;
 mod state;
 mod transport_id;
+mod view;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -27,10 +28,11 @@ pub(crate) use register::Registering;
 pub(crate) use register_and_move::Moving;
 pub(crate) use state::{Consequences, PersistentReservations};
 pub(crate) use transport_id::TransportId;
+pub use view::ReservationsView;
 
 use super::lu::same;
 use super::table::ReservationClass;
-use super::{Failure, Sense};
+use super::{Failure, Sense, UnitAttention};
 use crate::nexus::NexusId;
 use crate::transfer::AbortSignal;
 
@@ -165,6 +167,22 @@ impl Reservations {
             state.legacy.take_if(|holder| same(holder, nexus));
             Ok(())
         })
+    }
+
+    /// The administrator takes away all that is registered and reserved, by whichever commands. Durable before it takes
+    /// effect. Who lost something is to be told.
+    pub(super) async fn clear(&self) -> Result<Consequences, Failure> {
+        let _turn = self.turn.acquire().await.expect("nobody closes it");
+        let mut after = self.state().persistent.clone();
+        let mut consequences = after.clear_by_administrator();
+        self.make_durable(None).await?;
+        self.update(|state| {
+            state.persistent = after;
+            let legacy = state.legacy.take().into_iter();
+            let told = legacy.map(|holder| (holder, UnitAttention::ReservationsPreempted));
+            consequences.told.extend(told);
+        });
+        Ok(consequences)
     }
 
     /// What RESERVE gave to a nexus that is lost ends.

@@ -60,4 +60,16 @@ impl PersistentReservations {
             preempted: Vec::new(),
         })
     }
+    /// The same by the administrator, who is none of the registrants: each of them is told.
+    pub(super) fn clear_by_administrator(&mut self) -> Consequences {
+        let removed = self.remove(|_| true);
+        self.generation = self.generation.wrapping_add(1);
+        let told = removed
+            .into_iter()
+            .map(|nexus| (nexus, UnitAttention::ReservationsPreempted));
+        Consequences {
+            told: told.collect(),
+            preempted: Vec::new(),
+        }
+    }
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::*;
 use crate::scsi::testing::{connection, faulty};
-use crate::scsi::{MarkRequest, Outcome, SanitizeMark, ScsiTask, Sense, TaskAttribute};
+use crate::scsi::{MarkRequest, Outcome, SanitizeMark, SanitizeWork, ScsiTask, Sense, TaskAttribute};
 use crate::transfer::{TaskEvent, Transfer};
 
 const TEST_UNIT_READY: [u8; 6] = [0; 6];
@@ -335,6 +335,17 @@ async fn formatting_leaves_zeroes() {
 }
 
 #[tokio::test]
+async fn formatting_fills_every_block_with_the_pattern_that_was_sent() {
+    let (device, store) = faulty(1100);
+    let list = [0, 0x88, 0, 0, 0, 0x01, 0, 3, 1, 2, 3];
+    good(&device, &[0x04, 0x10, 0, 0, 0, 0], &list).await;
+    assert_eq!(store.unflushed_blocks(), 0);
+    for block in read(&device, 0, 1100).await.chunks(512) {
+        assert_eq!((&block[..4], &block[509..]), (&[1, 2, 3, 1][..], &[3, 1, 2][..]));
+    }
+}
+
+#[tokio::test]
 async fn a_format_under_way_is_told_and_a_failed_one_can_be_repeated() {
     let (device, store) = faulty(1024);
     store.hold(Matching::op(StoreOp::Unmap));
@@ -397,7 +408,16 @@ async fn sanitizing_is_marked_before_it_is_acknowledged_and_until_it_has_succeed
     let command = Command::new(0, &cdb).sending(&list).begin(&device, &nexus(1));
     let command = tokio::spawn(command);
     let request = requests.recv().await.unwrap();
-    assert_eq!(request.mark, Some(SanitizeMark { unrestricted: true }));
+    let work = SanitizeWork::Overwrite {
+        pattern: vec![0xee],
+        passes: 1,
+        invert: false,
+    };
+    let mark = SanitizeMark {
+        unrestricted: true,
+        work: Some(work),
+    };
+    assert_eq!(request.mark, Some(mark));
     assert!(!command.is_finished(), "the mark is not durable yet");
     assert!(store.held().is_empty(), "nothing is erased before");
     request.done.send(Ok(())).unwrap();
@@ -423,9 +443,82 @@ async fn without_its_mark_nothing_is_erased() {
 }
 
 #[tokio::test]
-async fn a_medium_that_a_restart_found_half_erased_is_closed_until_that_is_done_again() {
+async fn what_a_restart_interrupted_begins_anew_and_gets_to_its_end() {
+    for work in [
+        SanitizeWork::EraseBlocks,
+        SanitizeWork::Overwrite {
+            pattern: vec![0xee],
+            passes: 2,
+            invert: true,
+        },
+    ] {
+        let mark = SanitizeMark {
+            unrestricted: false,
+            work: Some(work.clone()),
+        };
+        let (device, store) = faulty(64);
+        good(&device, &ten(0x2a, 0, 5, 1), &[5; 512]).await;
+        let (keeper, mut requests) = mpsc::unbounded_channel();
+        let unit = device.unit(0).unwrap();
+        unit.keep_sanitize_mark(keeper, Some(mark.clone()));
+        assert_eq!(refusal(&device, &ten(0x28, 0, 5, 1)).await.code, (0x04, 0x1b));
+        assert_eq!(keep(&mut requests, Ok(())).await, Some(mark));
+        assert_eq!(keep(&mut requests, Ok(())).await, None);
+        assert!(ended(&device).await);
+        assert_eq!(store.unflushed_blocks(), 0);
+        let expected = if work == SanitizeWork::EraseBlocks {
+            0
+        } else {
+            0xee
+        };
+        assert_eq!(read(&device, 5, 1).await, [expected; 512]);
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_not_tried_again_by_a_restart() {
+    let (device, store, mut requests) = marking(None);
+    store.inject(
+        Matching::op(StoreOp::Write),
+        0,
+        1,
+        Fault::Fail(StoreErrorKind::Medium),
+    );
+    let (cdb, list) = overwrite(0, 0x01, &[0xee]);
+    let marks = async {
+        assert!(keep(&mut requests, Ok(())).await.unwrap().work.is_some());
+        keep(&mut requests, Ok(())).await
+    };
+    let ((outcome, _), last) = tokio::join!(run(&device, 0, &cdb, &list), marks);
+    assert_eq!(sense(&outcome).code, (0x31, 0x03));
+    let failed = SanitizeMark {
+        unrestricted: false,
+        work: None,
+    };
+    assert_eq!(last, Some(failed));
+}
+
+#[tokio::test]
+async fn a_medium_whose_mark_stays_is_closed_lest_a_restart_erases_it_again() {
+    let (device, _, mut requests) = marking(None);
+    let marks = async {
+        keep(&mut requests, Ok(())).await;
+        keep(&mut requests, Err("read-only file system".into())).await
+    };
+    let ((outcome, _), last) = tokio::join!(run(&device, 0, &BLOCK_ERASE, &[]), marks);
+    assert_eq!(last, None);
+    assert_eq!(sense(&outcome).code, (0x31, 0x03));
+    assert_eq!(refusal(&device, &ten(0x2a, 0, 0, 0)).await.code, (0x31, 0x03));
+}
+
+#[tokio::test]
+async fn a_medium_that_a_restart_found_failed_is_closed_until_that_is_done_again() {
     for unrestricted in [false, true] {
-        let (device, _, mut requests) = marking(Some(SanitizeMark { unrestricted }));
+        let mark = SanitizeMark {
+            unrestricted,
+            work: None,
+        };
+        let (device, _, mut requests) = marking(Some(mark));
         assert_eq!(refusal(&device, &ten(0x28, 0, 0, 1)).await.code, (0x31, 0x03));
         if unrestricted {
             let exit = run(&device, 0, &EXIT_FAILURE_MODE, &[]);
@@ -448,7 +541,10 @@ async fn a_medium_that_a_restart_found_half_erased_is_closed_until_that_is_done_
 async fn a_medium_that_ends_with_the_process_leaves_no_mark() {
     let device = disk();
     let (keeper, _requests) = mpsc::unbounded_channel();
-    let left = Some(SanitizeMark { unrestricted: false });
+    let left = Some(SanitizeMark {
+        unrestricted: false,
+        work: Some(SanitizeWork::EraseBlocks),
+    });
     device.unit(0).unwrap().keep_sanitize_mark(keeper, left);
     good(&device, &TEST_UNIT_READY, &[]).await;
     good(&device, &BLOCK_ERASE, &[]).await;

@@ -187,6 +187,93 @@ async fn write_same_counts_the_reference_tag_up() {
 }
 
 #[tokio::test]
+async fn what_writes_in_one_step_checks_and_keeps_the_tags_too() {
+    let device = protected();
+    let ones = |guard: u16, tag: u8| {
+        [
+            &[0xff; 512][..],
+            &guard.to_be_bytes(),
+            &[0x56, tag],
+            &7_u32.to_be_bytes(),
+        ]
+        .concat()
+    };
+    let guard_of_ones = backstores::guard(&[0xff; 512]);
+    let read = ten(0x28, 0x20, 7, 1);
+
+    // WRITE ATOMIC, of whole physical blocks, also of more than one piece.
+    let many: Vec<u8> = (0..512).flat_map(zeroes).collect();
+    for blocks in [8, 512] {
+        let cdb = sixteen(0x9c, 0x20, 0, blocks);
+        let sent = &many[..blocks as usize * 520];
+        let damaged = changed(sent.to_vec(), 7 * 520 + 513);
+        assert_eq!(failed(&device, &cdb, &damaged).await, GUARD);
+        good(&device, &cdb, sent).await;
+        assert!(good(&device, &sixteen(0x88, 0x20, 0, blocks), &[]).await == sent);
+        assert_eq!(
+            failed(&device, &cdb, &sent[..blocks as usize * 512]).await.1,
+            INVALID
+        );
+    }
+
+    // WRITE AND VERIFY.
+    for cdb in each([0x2e, 0xae, 0x8e], 0x20)
+        .into_iter()
+        .chain(each([0x2e, 0xae, 0x8e], 0x22))
+    {
+        assert_eq!(failed(&device, &cdb, &changed(zeroes(7), 519)).await, REFERENCE);
+        good(&device, &cdb, &zeroes(7)).await;
+        assert_eq!(good(&device, &read, &[]).await, zeroes(7));
+    }
+
+    // ORWRITE: a guard of the result, the application tag that was sent.
+    assert_eq!(
+        failed(&device, &sixteen(0x8b, 0x20, 7, 1), &ones(0, 0x78)).await,
+        GUARD
+    );
+    good(&device, &sixteen(0x8b, 0x20, 7, 1), &zeroes(7)).await;
+    good(&device, &sixteen(0x8b, 0x20, 7, 1), &ones(guard_of_ones, 0x78)).await;
+    assert_eq!(good(&device, &read, &[]).await, ones(guard_of_ones, 0x78));
+    let with_zeroes = [zeroes(7)[..512].to_vec(), vec![0, 0, 0x56, 0x79, 0, 0, 0, 7]].concat();
+    good(&device, &sixteen(0x8b, 0x20, 7, 1), &with_zeroes).await;
+    assert_eq!(good(&device, &read, &[]).await, ones(guard_of_ones, 0x79));
+
+    // COMPARE AND WRITE: both halves are checked, contents compared.
+    let caw = sixteen(0x89, 0x20, 7, 0).into_iter().enumerate();
+    let caw: Vec<u8> = caw.map(|(at, byte)| if at == 13 { 1 } else { byte }).collect();
+    let now = ones(guard_of_ones, 0x11);
+    for (first, second, told) in [
+        (changed(now.clone(), 513), zeroes(7), GUARD),
+        (now.clone(), changed(zeroes(7), 519), REFERENCE),
+    ] {
+        assert_eq!(failed(&device, &caw, &[first, second].concat()).await, told);
+    }
+    assert_eq!(good(&device, &read, &[]).await, ones(guard_of_ones, 0x79));
+    let (outcome, _) = run(&device, 0, &caw, &[zeroes(7), now.clone()].concat()).await;
+    assert_eq!(
+        (sense(&outcome).code, sense(&outcome).information),
+        ((0x1d, 0), Some(0))
+    );
+    good(&device, &caw, &[now.clone(), zeroes(7)].concat()).await;
+    assert_eq!(good(&device, &read, &[]).await, zeroes(7));
+    let halves = [[now.clone(), now.clone()].concat(), vec![0; 1024]];
+    for wrong in halves {
+        let flags = if wrong.len() == 1024 { 0x20 } else { 0x00 };
+        let mut cdb = caw.clone();
+        cdb[1] = flags;
+        assert_eq!(failed(&device, &cdb, &wrong).await.1, INVALID);
+    }
+    // As many blocks as Block Limits says fit with their tags.
+    let limits = good(&device, &[0x12, 1, 0xb0, 0, 64, 0], &[]).await;
+    assert_eq!(limits[5], 252);
+    let nothing: Vec<u8> = (0..252).flat_map(zeroes).collect();
+    good(&device, &sixteen(0x93, 0x20, 0, 252), &zeroes(0)).await;
+    let mut most = sixteen(0x89, 0x20, 0, 0);
+    most[13] = 252;
+    good(&device, &most, &[nothing.clone(), nothing].concat()).await;
+}
+
+#[tokio::test]
 async fn without_it_the_field_must_be_zero() {
     let (plain, protected) = (disk(), protected());
     for value in 1..8 {

@@ -5,7 +5,7 @@ use management::model::Role;
 
 use super::{PASSWORD, Site, TOKEN};
 
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "/",
     "/targets",
     "/luns",
@@ -14,6 +14,7 @@ const PAGES: [&str; 13] = [
     "/sessions",
     "/login-failures",
     "/reservations",
+    "/jobs",
     "/events",
     "/audit",
     "/configuration",

@@ -1,5 +1,7 @@
 //! EXTENDED COPY and what is told of it.
 
+use backstores::{StoreOptions, StoreSource};
+
 use super::*;
 use crate::scsi::testing::{Command, nexus};
 
@@ -279,4 +281,29 @@ async fn two_units_copied_onto_each_other_at_once_do_not_wait_for_each_other_wit
     for unit in [one, two] {
         assert_eq!(unit.tasks().len(), 0);
     }
+}
+
+#[tokio::test]
+async fn what_takes_no_space_takes_none_where_a_buffer_carries_the_copy() {
+    // A store with protection information lets no other copy from it directly.
+    let options = StoreOptions {
+        protection: true,
+        ..StoreOptions::default()
+    };
+    let source = backstores::open(&StoreSource::Memory { size: 4 << 20 }, options).unwrap();
+    assert!(source.copy_source().is_none());
+    let one = LogicalUnit::new(name_config(1), source);
+    let two = named(2, 8192);
+    let device = device(&[Arc::clone(&one), Arc::clone(&two)]);
+    write(&device, 0, 1024, &pattern(1, 0, 3)).await;
+    write(&device, 1, 0, &pattern(2, 0, 8192)).await;
+    let full = two.store().space().await.unwrap().unwrap().used;
+    let list = extended_copy_list(1, &[&one, &two], &[block_segment(0, 1, 8000, 0, 0)]);
+    assert_eq!(status(&copy(&device, &list).await), Status::Good);
+    assert!(read(&device, 1, 0, 1024).await == [0; 1024 * 512]);
+    assert!(read(&device, 1, 1024, 3).await == pattern(1, 0, 3));
+    assert!(read(&device, 1, 1027, 6973).await == [0; 6973 * 512]);
+    assert!(read(&device, 1, 8000, 192).await == pattern(2, 8000, 192));
+    let left = two.store().space().await.unwrap().unwrap().used;
+    assert_eq!((full, left), (8192 * 512, 3 * 65536), "pages of 64 KiB");
 }

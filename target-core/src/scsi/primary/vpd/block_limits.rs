@@ -1,6 +1,6 @@
 //! Block Limits (B0h, SBC-4 §6.6.4). The limits told here are the ones that the commands enforce.
 
-use backstores::{Abilities, CHUNK, Geometry};
+use backstores::{Abilities, CHUNK, Geometry, TAGS_LEN};
 
 use super::Subject;
 use super::provisioning::is_thin;
@@ -17,9 +17,10 @@ pub(crate) const fn maximum_write_same_blocks(geometry: &Geometry) -> u32 {
 }
 
 /// Most blocks that one COMPARE AND WRITE may name: those that fit its field, and whose Data-Out, twice as many, fits one
-/// buffer.
-pub(crate) fn maximum_compare_and_write_blocks(geometry: &Geometry) -> u8 {
-    u8::try_from(CHUNK / 2 / geometry.block_size as usize).unwrap_or(u8::MAX)
+/// buffer, with the tags of those that have some.
+pub(crate) fn maximum_compare_and_write_blocks(geometry: &Geometry, abilities: Abilities) -> u8 {
+    let tags = if abilities.protection { TAGS_LEN } else { 0 };
+    u8::try_from(CHUNK / 2 / (geometry.block_size as usize + tags)).unwrap_or(u8::MAX)
 }
 
 /// What one WRITE ATOMIC may write, in blocks.
@@ -53,7 +54,10 @@ pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
     let mut put = |byte: usize, field: &[u8]| body[byte - 4..][..field.len()].copy_from_slice(field);
     // WSNZ stays 0: a WRITE SAME of no blocks goes to the end. MAXIMUM TRANSFER LENGTH 0 means no limit: transfers move
     // chunk by chunk, so that their length costs no memory. MAXIMUM PREFETCH LENGTH has none either.
-    put(5, &[maximum_compare_and_write_blocks(geometry)]);
+    put(
+        5,
+        &[maximum_compare_and_write_blocks(geometry, subject.abilities)],
+    );
     let granularity_blocks = u16::try_from(in_blocks(granularity)).unwrap_or(0);
     put(6, &granularity_blocks.to_be_bytes());
     put(12, &in_blocks(optimal).to_be_bytes());
@@ -62,7 +66,8 @@ pub(super) fn body(subject: &Subject<'_>) -> Vec<u8> {
         put(20, &MAXIMUM_UNMAP_BLOCKS.to_be_bytes());
         put(24, &MAXIMUM_UNMAP_DESCRIPTORS.to_be_bytes());
         put(28, &unmap_granularity.to_be_bytes());
-        put(32, &UGAVALID_ALIGNMENT_0.to_be_bytes());
+        let alignment = in_blocks(geometry.unmap_alignment) % unmap_granularity;
+        put(32, &(UGAVALID | alignment).to_be_bytes());
     }
     put(36, &u64::from(maximum_write_same_blocks(geometry)).to_be_bytes());
     let atomic = AtomicLimits::new(geometry, subject.abilities);
@@ -86,8 +91,8 @@ const MAXIMUM_WRITE_SAME_BYTES: u32 = 512 << 20;
 /// its largest request.
 const OPTIMAL_TRANSFER_BYTES: u32 = 1 << 20;
 
-/// UNMAP GRANULARITY ALIGNMENT of 0, and the bit that says that it counts.
-const UGAVALID_ALIGNMENT_0: u32 = 0x8000_0000;
+/// The bit that says that UNMAP GRANULARITY ALIGNMENT counts.
+const UGAVALID: u32 = 0x8000_0000;
 
 #[cfg(test)]
 mod tests {
@@ -107,6 +112,17 @@ mod tests {
         let fields = [8, 12, 16, 20, 24, 28, 32, 36, 40].map(|byte| field(&page, byte));
         assert_eq!(fields, [0, 2048, 0, 0x10_0000, 256, 8, 0x8000_0000, 0, 0x10_0000]);
         assert_eq!(page[44..], [0; 20]);
+    }
+
+    #[test]
+    fn granules_begin_where_the_device_says() {
+        let shifted = Geometry {
+            unmap_granularity: 1 << 20,
+            unmap_alignment: (1 << 20) - 4096,
+            ..geometry()
+        };
+        let page = with_page(0xb0, &shifted, &config()).unwrap();
+        assert_eq!([28, 32].map(|byte| field(&page, byte)), [2048, 0x8000_07f8]);
     }
 
     #[test]

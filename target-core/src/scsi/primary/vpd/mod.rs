@@ -128,6 +128,7 @@ pub(crate) mod tests {
             physical_block_size: 4096,
             optimal_len: 0,
             unmap_granularity: 4096,
+            unmap_alignment: 0,
             volatile_cache: true,
             read_only: false,
             rotational: false,

@@ -1,0 +1,104 @@
+//! Settings: portals, how the management is reached, what holds for the node, users, and tokens.
+
+mod node;
+mod people;
+mod portals;
+mod tokens;
+
+use askama::Template;
+use axum::Extension;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use management::live::PortStatus;
+use management::model::{AdvertisedAddress, Method, Portal, Settings, Transport};
+
+use super::frame::{Frame, Section, page};
+use super::visitor::Visitor;
+use crate::serve::Scheme;
+use crate::{Certificate, Web};
+
+#[derive(Template)]
+#[template(path = "settings.html")]
+struct SettingsPage {
+    frame: Frame,
+    portals: Vec<PortalRow>,
+    advertised: Vec<AdvertisedAddress>,
+    certificate: Option<Certificate>,
+    is_tls: bool,
+    settings: Settings,
+    limits: Vec<(String, String)>,
+}
+
+/// A portal and how it is.
+struct PortalRow {
+    portal: Portal,
+    status: PortStatus,
+}
+
+pub(super) fn routes() -> Router<Web> {
+    Router::new()
+        .route("/settings", get(overview))
+        .merge(node::routes())
+        .merge(people::routes())
+        .merge(portals::routes())
+        .merge(tokens::routes())
+}
+
+async fn overview(
+    State(web): State<Web>,
+    visitor: Visitor,
+    Extension(scheme): Extension<Scheme>,
+) -> Response {
+    let model = web.control().model();
+    let statuses = web.control().port_statuses();
+    let portals = model.all::<Portal>().filter_map(|portal| {
+        let id = portal.id.as_str();
+        let status = statuses.iter().find(|status| status.id == id)?.clone();
+        Some(PortalRow {
+            portal: portal.clone(),
+            status,
+        })
+    });
+    let settings = model.settings();
+    page(&SettingsPage {
+        frame: visitor.frame(Section::Settings, "Settings"),
+        portals: portals.collect(),
+        advertised: model.all::<AdvertisedAddress>().cloned().collect(),
+        certificate: web.certificate().cloned(),
+        is_tls: scheme == Scheme::Https,
+        limits: settings.limits.clone().into_iter().collect(),
+        settings,
+    })
+}
+
+impl PortalRow {
+    const fn transport(&self) -> &'static str {
+        match self.portal.transport {
+            Transport::Iser => "iSER",
+            Transport::Tcp => "TCP",
+        }
+    }
+}
+
+impl SettingsPage {
+    /// What discovery sessions have to prove.
+    fn discovery(&self) -> String {
+        let discovery = &self.settings.discovery;
+        match discovery.method {
+            Method::None => "nothing".to_owned(),
+            Method::Chap => {
+                let ids: Vec<_> = discovery.credentials.iter().map(ToString::to_string).collect();
+                format!("CHAP: {}", ids.join(", "))
+            }
+        }
+    }
+}
+
+/// Everybody who has a role may have it by these names.
+pub(super) const ROLES: [(&str, &str); 3] = [
+    ("viewer", "Viewer: looks"),
+    ("operator", "Operator: looks, and changes what is configured"),
+    ("admin", "Administrator: everything, users and tokens included"),
+];
