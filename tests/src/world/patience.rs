@@ -19,7 +19,7 @@ impl Session {
             return self.fall_when_late(now);
         }
         // Where PDUs are lost it takes as long as it takes to get through.
-        let patience = MANAGEMENT_PATIENCE * if self.recovers() { 6 } else { 1 };
+        let patience = MANAGEMENT_PATIENCE * if self.recovers() { 12 } else { 1 };
         let late: Vec<u32> = self
             .tmfs
             .iter()

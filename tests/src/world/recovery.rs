@@ -194,8 +194,10 @@ impl Session {
         } else {
             self.manage_tasks(function, unit, covers)
         };
+        // However often it is said, the initiator has waited since it was said first.
+        let sent_at = self.tmfs[&itt].sent_at;
         if let Some(tmf) = self.tmfs.get_mut(&again) {
-            tmf.repeats = Some(itt);
+            (tmf.repeats, tmf.sent_at) = (Some(itt), sent_at);
         }
     }
 
