@@ -5,10 +5,11 @@
 . /test/lib.sh
 . /test/iser.sh
 
-start() {
-  beside=()
-  start_all siw
-}
+# It counts against the limit of locked memory even what a process with every privilege registers.
+ulimit -l unlimited
+beside=()
+
+start() { start_all siw; }
 
 # TCP and RDMA ask for one port of one address: TCP has it, and the reason is given.
 one_port_for_both() {
