@@ -31,15 +31,15 @@ start() {
   disk $target $lun
 }
 
-# Each block is written once, so that no target reads what was never there.
-fill() { dd if=/dev/zero of="$(disk_to_measure)" bs=128k count=2048 oflag=direct status=none; }
+# 64 MiB are measured; each block is written once, so that no target reads what was never there.
+fill() { dd if=/dev/zero of="$(disk_to_measure)" bs=128k count=512 oflag=direct status=none; }
 disk_to_measure() { disk $target "$([ $peer = tgt-iser ] && echo 1 || echo 0)"; }
 
 # measure PATTERN SIZE
 measure() {
   local figures
   figures=$(fio --name=bench --filename="$(disk_to_measure)" --rw="$1" --bs="$2" --iodepth=32 --ioengine=libaio --direct=1 \
-    --time_based --runtime=2 --ramp_time=0.5 --output-format=terse --terse-version=3 |
+    --size=64m --time_based --runtime=1 --ramp_time=0.5 --output-format=terse --terse-version=3 |
     awk -F';' '{ printf "%d %.1f", $8 + $49, ($7 + $48) * 1024 / 1e6 }')
   host print "figure $1/$2 $figures"
 }

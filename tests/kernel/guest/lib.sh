@@ -135,9 +135,10 @@ in_use() {
 is_idle() { [ "$(in_use)" = "$(cat /run/idle)" ] || { in_use; false; }; }
 # footprint: descriptors of the target, and KiB that it has resident.
 footprint() {
-  local pid
+  local pid descriptors
   pid=$(cat /run/target.pid)
-  echo "$(find /proc/$pid/fd -type l | wc -l) $(sed -n 's/^VmRSS: *\([0-9]*\) kB/\1/p' /proc/$pid/status)"
+  descriptors=(/proc/"$pid"/fd/*)
+  echo "${#descriptors[@]} $(sed -n 's/^VmRSS: *\([0-9]*\) kB/\1/p' /proc/$pid/status)"
 }
 # footprint_as_at FILE KIB: as many descriptors as when the file was made from `footprint`, at most so much more memory.
 footprint_as_at() {
