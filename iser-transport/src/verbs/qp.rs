@@ -200,6 +200,9 @@ impl VerbsQueuePair {
         request.num_sge = 1;
         request.opcode = opcode;
         request.imm_data_invalidated_rkey_union.invalidated_rkey = invalidate;
+        // The library for soft-iWARP takes the tag that is to become invalid from here; all others look there for the
+        // tags of reads and writes alone.
+        request.wr.rdma.rkey = invalidate;
         if let Some(remote) = remote {
             request.wr.rdma.remote_addr = remote.at;
             request.wr.rdma.rkey = remote.stag;
