@@ -147,8 +147,10 @@ impl IserPortals {
 impl Wanted {
     /// What it waits for, `None` while it listens. `true` when it was something else before.
     fn waits_for(&self, problem: Option<String>) -> bool {
-        let before = self.portals.open().insert(self.address, problem.clone());
-        before.is_none_or(|before| before != problem)
+        let mut open = self.portals.open();
+        let is_new = open.get(&self.address) != Some(&problem);
+        open.insert(self.address, problem);
+        is_new
     }
 }
 

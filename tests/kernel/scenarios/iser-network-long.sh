@@ -71,7 +71,7 @@ removal() {
   local opened
   opened=$(peer "grep -c '$open' /run/target.log")
   peer 'timeout 20 rdma link delete rxe0'
-  iscsi-inq "iscsi://$portal/$target/0" | grep -q Lunaport || fail 'TCP does not serve while RDMA is away'
+  iscsi-inq "iscsi://$portal/$target/0" | grep -q LUNAPORT || fail 'TCP does not serve while RDMA is away'
   peer 'rdma link add rxe0 type rxe netdev bond0'
   peer "wait_for 5 said $((opened + 1)) '$open'"
   peer "said 1 'is closed: the RDMA device was removed'"

@@ -8,7 +8,7 @@
 # Another initiator, whose RDMA is its own: the disk's name, its size, and data both ways.
 libiscsi() {
   local url="iscsi://$portal/$target/0?iser" test
-  iscsi-inq "$url" | grep -q Lunaport || fail 'no INQUIRY data over libiscsi and RDMA'
+  iscsi-inq "$url" | grep -q LUNAPORT || fail 'no INQUIRY data over libiscsi and RDMA'
   expect 'its idea of the size' $((megabytes << 20)) "$(iscsi-readcapacity16 -s "$url")"
   for test in Read10.Simple Write10.Simple Write16.Simple; do
     LD_PRELOAD=/test/keep.so iscsi-test-cu --dataloss -t "ALL.$test" "$url" >/run/libiscsi.log 2>&1 ||
