@@ -5,9 +5,11 @@
 . /test/lib.sh
 . /test/iser.sh
 
-# Another initiator, whose RDMA is its own: the disk's name, its size, and data both ways.
+# Another initiator, whose RDMA is its own: the disk's name, its size, and data both ways. Its release 1.19 promises immediate
+# data and does not send them.
 libiscsi() {
   local url="iscsi://$portal/$target/0?iser" test
+  opened_by start_it --set immediate-data=no
   iscsi-inq "$url" | grep -q LUNAPORT || fail 'no INQUIRY data over libiscsi and RDMA'
   expect 'its idea of the size' $((megabytes << 20)) "$(iscsi-readcapacity16 -s "$url")"
   for test in Read10.Simple Write10.Simple Write16.Simple; do
@@ -15,6 +17,15 @@ libiscsi() {
       fail "libiscsi's $test over RDMA: $(tail -n 3 /run/libiscsi.log)"
     grep -qE '^ *tests +1 +1 +1 +0' /run/libiscsi.log || fail "libiscsi's $test over RDMA: $(tail -n 5 /run/libiscsi.log)"
   done
+  opened_by start_it
+}
+# opened_by START…: the target ends, and starts so.
+opened_by() {
+  local opened
+  opened=$(grep -cF "$open" /run/target.log)
+  end_target TERM
+  "$@"
+  wait_for 20 said $((opened + 1)) "$open"
 }
 
 twenty_logins() { cycles 20; }
