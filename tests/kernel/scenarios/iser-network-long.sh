@@ -56,7 +56,12 @@ under_io() {
 
 # The initiator's side of the cable is pulled out for longer than a packet is repeated quickly.
 cable_out() { host cable cable0 down; sleep 3; host cable cable0 up; }
-link_down() { peer 'ip link set bond0 down; sleep 3; ip link set bond0 up'; opened_again_or_never_closed; }
+# Both interfaces lose the link, and with them the bond and the RDMA port. (Taken down itself, the bond would take its route
+# along, and for want of one soft-RoCE's queue pair for connection requests fails and hears none until the device is new.)
+link_down() {
+  peer 'ip link set eth1 down; ip link set eth2 down; sleep 3; ip link set eth1 up; ip link set eth2 up'
+  opened_again_or_never_closed
+}
 opened_again_or_never_closed() {
   peer "wait_for 5 eval '[ \$(grep -c \"$open\" /run/target.log) -gt \$(grep -c \"$portal is closed\" /run/target.log) ]'"
 }
