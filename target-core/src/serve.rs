@@ -35,7 +35,7 @@ use crate::nexus::NexusId;
 use crate::scsi::{ScsiTask, UnitAttention};
 use crate::transfer::{TaskEvent, Transfer, TransferSetup};
 
-use commands::Commands;
+use commands::{Command, Commands};
 use wires::{Wire, Wires};
 
 mod commands;
@@ -165,9 +165,12 @@ impl<M: DataMover> Server<M> {
                 () = timer.as_mut() => None,
             };
             time = Instant::now();
-            self.clock.set(time.into_std());
-            if let (Some((slot, ended)), Some(meter)) = (ended, &self.meter) {
-                meter.end(slot, &ended);
+            // What commands say changes nothing that is measured.
+            if !matches!(event, Some(Event::Task(_))) {
+                self.clock.set(time.into_std());
+            }
+            if let (Some(ended), Some(meter)) = (ended, &self.meter) {
+                meter.end(&ended);
             }
             if let Some(event) = event {
                 self.hear(&event);
@@ -358,6 +361,7 @@ impl<M: DataMover> Server<M> {
         } = start;
         let (nexus, target) = self.session.as_ref().expect("only a normal session has commands");
         let wire = self.wires.get(link).expect("a command begins on its connection");
+        let meter = self.meter.as_mut().expect("it is there with the session");
         let setup = TransferSetup {
             task,
             expected_in: if pdu.write {
@@ -373,9 +377,8 @@ impl<M: DataMover> Server<M> {
             pool: Arc::clone(&self.pool),
             abort,
             clock: self.clock.clone(),
+            slot: meter.begin(pdu.lun, |lun| target.device.unit(lun).is_some()),
         };
-        let meter = self.meter.as_mut().expect("it is there with the session");
-        let slot = meter.begin(pdu.lun, |lun| target.device.unit(lun).is_some());
         let scsi = ScsiTask {
             lun: pdu.lun,
             cdb: join_cdb(&pdu.cdb, &ahs.extended_cdb),
@@ -384,14 +387,13 @@ impl<M: DataMover> Server<M> {
             tag: pdu.itt.0,
         };
         let signal = setup.abort.clone();
-        let command = target.device.execute(nexus, scsi, Transfer::new(setup));
-        let command = async move { (slot, command.await) };
+        let command: Command = Box::pin(target.device.execute(nexus, scsi, Transfer::new(setup)));
         // Asked first: a command without a span does not pay for one.
         self.commands.push(if enabled!(Level::TRACE) {
             let span = trace_span!("command", itt = pdu.itt.0, lun = %pdu.lun, opcode = pdu.cdb[0]);
             Box::pin(command.instrument(span))
         } else {
-            Box::pin(command)
+            command
         });
         // The session may have been taken over on another core a moment ago; what its old connection still had in hand
         // must not run under the new one.

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 pub use abort::AbortSignal;
 use direction::Direction;
 
-use crate::metrics::{CommandKind, Ended, How, TurnClock};
+use crate::metrics::{CommandKind, Ended, How, Slot, TurnClock};
 use crate::scsi::{Failure, Outcome, Sense, SenseKey, Status};
 
 /// A connection's own name for one of its tasks, never used twice: an initiator task tag is free again after an
@@ -93,6 +93,8 @@ pub struct TransferSetup {
     pub abort: AbortSignal,
     /// The time of the loop that runs it.
     pub clock: TurnClock,
+    /// Where the loop counts it.
+    pub slot: Slot,
 }
 
 /// The handle. Data move in order, without gaps.
@@ -313,6 +315,7 @@ impl Transfer {
             outcome,
         };
         let ended = Ended {
+            slot: self.setup.slot,
             kind: CommandKind::Other,
             how,
             bytes: u64::from(self.data_in.moved) + u64::from(self.data_out.moved),

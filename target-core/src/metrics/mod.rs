@@ -17,8 +17,8 @@ pub use clock::TurnClock;
 pub use gathered::{Gathered, InitiatorRow, LunRow, SessionRow, TransportRow};
 pub use histogram::{BOUNDS, HistogramCounts};
 pub use logins::{LoginRow, login_result};
-pub use session::{CommandKind, Ended, How, KindCounts, LinkCounts, LunCounts, function_name};
+pub use session::{CommandKind, Ended, How, KindCounts, LinkCounts, LunCounts, Slot, function_name};
 
 pub(crate) use gathered::Metrics;
 pub(crate) use logins::Logins;
-pub(crate) use session::{SessionMeter, Slot};
+pub(crate) use session::SessionMeter;

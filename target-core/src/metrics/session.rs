@@ -28,6 +28,8 @@ pub enum CommandKind {
 /// A command that has ended, as it is counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ended {
+    /// Where it is counted.
+    pub slot: Slot,
     /// What it did.
     pub kind: CommandKind,
     /// How it ended.
@@ -170,9 +172,9 @@ pub(crate) struct SessionMeter {
     asked: Option<(Ttt, u64)>,
 }
 
-/// A logical unit's place in a [`SessionMeter`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot(usize);
+/// A logical unit's place among those that a session counts.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Slot(usize);
 
 impl SessionMeter {
     pub(crate) fn new(
@@ -208,8 +210,8 @@ impl SessionMeter {
     }
 
     /// A command has ended, now.
-    pub(crate) fn end(&self, Slot(slot): Slot, ended: &Ended) {
-        let (counters, now) = (&self.slots[slot], self.clock.now());
+    pub(crate) fn end(&self, ended: &Ended) {
+        let (counters, now) = (&self.slots[ended.slot.0], self.clock.now());
         counters.ended.add(1);
         match ended.how {
             How::Aborted => return counters.aborted.add(1),

@@ -14,7 +14,7 @@ use super::{
     DeviceType, Keeping, LogicalUnit, NonVolatileMemory, Outcome, ScsiTask, Sense, Status, TargetDevice,
     TaskAttribute, UnitConfig,
 };
-use crate::metrics::TurnClock;
+use crate::metrics::{Slot, TurnClock};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
 
@@ -278,6 +278,7 @@ pub(crate) fn connection(
         pool: pool(),
         abort: AbortSignal::default(),
         clock: TurnClock::new(std::time::Instant::now()),
+        slot: Slot::default(),
     };
     (setup, Connection { events, data_out })
 }

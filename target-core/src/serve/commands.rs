@@ -8,9 +8,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle;
 
 use crate::iscsi::Node;
-use crate::metrics::{Ended, SessionMeter, Slot};
+use crate::metrics::{Ended, SessionMeter};
 
-type Command = Pin<Box<dyn Future<Output = (Slot, Ended)> + Send>>;
+/// A command's future; in the box first: it is long, and would be copied on each further way.
+pub(super) type Command = Pin<Box<dyn Future<Output = Ended> + Send>>;
 
 /// A session's commands. Dropped before they have ended (a bug ended their session, or its task was cancelled),
 /// they go on in a task of their own: a store operation that nobody polls would leave its blocks fenced for ever.
@@ -36,16 +37,16 @@ impl Commands {
     }
 
     /// Waits until one has ended; `None` at once when there is none.
-    pub(super) async fn next(&mut self) -> Option<(Slot, Ended)> {
+    pub(super) async fn next(&mut self) -> Option<Ended> {
         self.running.next().await
     }
 
     pub(super) async fn see_to_their_end(&mut self, meter: Option<&SessionMeter>) {
         self.abandoned = self.running.len();
         self.node.abandon(self.abandoned);
-        while let Some((slot, ended)) = self.running.next().await {
+        while let Some(ended) = self.running.next().await {
             if let Some(meter) = meter {
-                meter.end(slot, &ended);
+                meter.end(&ended);
             }
             self.abandoned -= 1;
             self.node.abandoned_ended(1);

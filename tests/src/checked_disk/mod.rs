@@ -9,7 +9,7 @@ use backstores::{BlockStore, BufPool, IoBuf, StoreOptions, StoreSource};
 use bytes::Bytes;
 use iscsi_proto::pdu::TaskAttribute;
 use iscsi_proto::{Isid, Lun, Tpgt};
-use target_core::metrics::TurnClock;
+use target_core::metrics::{Slot, TurnClock};
 use target_core::nexus::{InitiatorPort, NexusId, TargetPort};
 use target_core::scsi::{LogicalUnit, Outcome, ScsiTask, SenseKey, Status, TargetDevice};
 use target_core::transfer::{AbortSignal, TaskEvent, TaskId, Transfer, TransferSetup};
@@ -158,6 +158,7 @@ impl CheckedDisk {
             pool: Arc::clone(&self.pool),
             abort: AbortSignal::default(),
             clock: TurnClock::new(std::time::Instant::now()),
+            slot: Slot::default(),
         };
         let task = ScsiTask {
             lun: Lun::ZERO,
