@@ -147,7 +147,10 @@ impl Session {
         // Pings and commands that were aborted on their way leave numbers to be filled.
         let numbers: Vec<(Sn, u16)> = self.under_way.iter().copied().collect();
         for (cmd_sn, leg) in numbers {
-            if !self.is_command(cmd_sn) && !cmd_sn.precedes(exp_cmd_sn) && self.leg(leg).is_some() {
+            if !self.is_command(cmd_sn) && !cmd_sn.precedes(exp_cmd_sn) {
+                // Its command may have moved, and been aborted there.
+                let leg = self.leg(leg).map(|leg| leg.cid);
+                let leg = leg.unwrap_or_else(|| self.any_leg());
                 self.fill(leg, cmd_sn);
             }
         }

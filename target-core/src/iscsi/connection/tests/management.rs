@@ -144,7 +144,7 @@ fn a_unit_reset_concerns_the_tasks_of_the_unit_even_behind_a_hole() {
     let reset = tmf(Function::LogicalUnitReset, 0xffff_ffff, 5, 0);
     assert_eq!(peer.control(reset, &[]), [""; 0], "what is missing may come");
     assert_eq!(
-        peer.wait(std::time::Duration::from_secs(1)),
+        peer.wait(Duration::from_secs(1)),
         ["end 0x13", "release 0x10", "manage LogicalUnitReset"]
     );
     assert_eq!(
