@@ -181,7 +181,12 @@ impl Session {
             }
         }
         if matches!(function, Function::AbortTask | Function::TaskReassign) {
-            covers.retain(|covered| self.tasks.contains_key(covered));
+            // Nor does anybody take up what is to be aborted.
+            let takes_up = function == Function::TaskReassign;
+            covers.retain(|covered| {
+                let task = self.tasks.get(covered);
+                task.is_some_and(|task| !takes_up || !task.aborting)
+            });
             if covers.is_empty() {
                 self.forget_tmf(itt);
                 return;
