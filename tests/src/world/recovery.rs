@@ -147,7 +147,10 @@ impl Session {
         // Pings and commands that were aborted on their way leave numbers to be filled.
         let numbers: Vec<(Sn, u16)> = self.under_way.iter().copied().collect();
         for (cmd_sn, leg) in numbers {
-            if !self.is_command(cmd_sn) && !cmd_sn.precedes(exp_cmd_sn) && self.leg(leg).is_some() {
+            if !self.is_command(cmd_sn) && !cmd_sn.precedes(exp_cmd_sn) {
+                // Its command may have moved, and been aborted there.
+                let leg = self.leg(leg).map(|leg| leg.cid);
+                let leg = leg.unwrap_or_else(|| self.any_leg());
                 self.fill(leg, cmd_sn);
             }
         }
@@ -178,7 +181,12 @@ impl Session {
             }
         }
         if matches!(function, Function::AbortTask | Function::TaskReassign) {
-            covers.retain(|covered| self.tasks.contains_key(covered));
+            // Nor does anybody take up what is to be aborted.
+            let takes_up = function == Function::TaskReassign;
+            covers.retain(|covered| {
+                let task = self.tasks.get(covered);
+                task.is_some_and(|task| !takes_up || !task.aborting)
+            });
             if covers.is_empty() {
                 self.forget_tmf(itt);
                 return;
