@@ -3,10 +3,13 @@
 
 mod common;
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use common::initiator::{Login, discover};
-use common::{Server, free_address, one_disk};
+use common::{PATIENCE, Server, free_address, one_disk};
 use iscsi_proto::pdu::LoginStatus;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const TARGET: &str = "iqn.2026-11.org.example:a";
 const PATH: &str = "/api/v1/targets/iqn.2026-11.org.example:a";
@@ -59,7 +62,7 @@ fn a_target_is_reached_by_the_portals_of_its_groups_alone() {
     );
     assert_eq!(Login::to(TARGET).at(first).err(), Some(LoginStatus::NotFound));
     assert!(Login::to(TARGET).at(seventh).is_ok());
-    let failure = here.get("/api/v1/login-failures").is(200)["items"][0].clone();
+    let failure = noted_failure(&server);
     assert!(
         failure["reason"]
             .as_str()
@@ -88,6 +91,19 @@ fn a_target_is_reached_by_the_portals_of_its_groups_alone() {
             problem["problems"][0]["path"],
             format!("targets/{TARGET}/portal_groups")
         );
+    }
+}
+
+/// The newest failure. It is noted after the refusal went out.
+fn noted_failure(server: &Server) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let newest = server.here().get("/api/v1/login-failures").is(200)["items"][0].clone();
+        if newest.is_object() {
+            return newest;
+        }
+        assert!(Instant::now() < deadline, "the failed login is not listed");
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -9,7 +9,7 @@
 # data and does not send them.
 libiscsi() {
   local url="iscsi://$portal/$target/0?iser" test
-  opened_by start_it --set immediate-data=no
+  opened_by start_it --set ImmediateData=No
   iscsi-inq "$url" | grep -q LUNAPORT || fail 'no INQUIRY data over libiscsi and RDMA'
   expect 'its idea of the size' $((megabytes << 20)) "$(iscsi-readcapacity16 -s "$url")"
   for test in Read10.Simple Write10.Simple Write16.Simple; do
