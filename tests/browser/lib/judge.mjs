@@ -29,7 +29,8 @@ export async function open(browser, origin, options = {}) {
     reducedMotion: "reduce",
     ...more,
   });
-  context.setDefaultTimeout(10_000);
+  // A picture takes seconds where the processors are busy.
+  context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const complaints = [];
   page.on("console", (message) => {
