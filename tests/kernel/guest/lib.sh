@@ -110,7 +110,9 @@ said() { [ "$(grep -cF -- "$2" /run/target.log)" -ge "$1" ]; }
 
 # soft_rdma KIND: a veth pair with soft-RoCE (rxe) or soft-iWARP (siw) on its first end; the guest talks to itself over it.
 soft_rdma() {
-  modprobe -a rdma_ucm veth
+  # In this order: when a device goes, Linux asks its users in the opposite one, and ib_uverbs waits, for a software device,
+  # until programs have closed it, which they only know to do when rdma_cm has told them.
+  modprobe -a ib_uverbs rdma_ucm veth
   modprobe ib_iser max_sectors=4096
   if [ "$1" = siw ]; then
     modprobe -a libcrc32c crc32c_generic
