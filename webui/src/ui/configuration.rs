@@ -19,7 +19,7 @@ use management::model::{Initiator, LunMap, Model, Store, Target};
 
 use super::difference::ChangedObject;
 use super::form::Form;
-use super::frame::{Frame, Section, page, page_with};
+use super::frame::{Frame, Section, form_again, page, page_with};
 use super::visitor::{AdminVisitor, OperatorVisitor, Visitor};
 use super::{notice, show};
 use crate::{Refusal, Web};
@@ -203,7 +203,7 @@ async fn apply(
 }
 
 fn again(web: &Web, visitor: &Visitor, form: Form) -> Response {
-    page_with(StatusCode::UNPROCESSABLE_ENTITY, &overview_of(web, visitor, form))
+    form_again(&overview_of(web, visitor, form))
 }
 
 fn compared(

@@ -12,7 +12,7 @@ use management::model::Id;
 use serde::Deserialize;
 
 use super::form::{Form, PROOF};
-use super::frame::{Frame, Theme, page, page_with};
+use super::frame::{Frame, Theme, form_again, page, page_with};
 use super::notice;
 use super::visitor::Visitor;
 use crate::serve::{Peer, Scheme};
@@ -173,14 +173,11 @@ async fn set_up(
         }
     }
     let render = |frame| {
-        page_with(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            &SetUpPage {
-                frame,
-                form,
-                password_hint: password_hint(),
-            },
-        )
+        form_again(&SetUpPage {
+            frame,
+            form,
+            password_hint: password_hint(),
+        })
     };
     Ok(with_proof(&web, &headers, render, "Set up"))
 }

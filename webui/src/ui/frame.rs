@@ -141,7 +141,12 @@ pub(crate) fn page(template: &impl Template) -> Response {
     page_with(StatusCode::OK, template)
 }
 
-/// A page as an answer with another status, such as 422 for a form with errors.
+/// A form again, with what is wrong in it: 422.
+pub(crate) fn form_again(template: &impl Template) -> Response {
+    page_with(StatusCode::UNPROCESSABLE_ENTITY, template)
+}
+
+/// A page as an answer with another status.
 pub(crate) fn page_with(status: StatusCode, template: &impl Template) -> Response {
     match template.render() {
         Ok(text) => (status, Html(text)).into_response(),

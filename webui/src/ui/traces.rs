@@ -3,7 +3,6 @@
 use askama::Template;
 use axum::Router;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use management::control::{TraceState, TraceStatus, TraceWish};
@@ -12,7 +11,7 @@ use management::trace::TraceRow;
 use serde::Deserialize;
 
 use super::form::Form;
-use super::frame::{Frame, Section, page, page_with};
+use super::frame::{Frame, Section, form_again, page};
 use super::visitor::{OperatorVisitor, Visitor};
 use super::{notice, show};
 use crate::{Refusal, Web};
@@ -117,7 +116,7 @@ async fn begin(
             }),
         }
     }
-    page_with(StatusCode::UNPROCESSABLE_ENTITY, &traces(&web, &visitor, form))
+    form_again(&traces(&web, &visitor, form))
 }
 
 async fn show_one(

@@ -132,9 +132,7 @@ pub(super) async fn write(
     for piece in unit.pieces(range.lba, sent / unit.len as u64) {
         turn(piece.lba != range.lba).await;
         let whole = data.get(piece.count * unit.len).await?;
-        let mut blocks = data.second_buffer(piece.count * unit.block);
-        let mut tags = data.second_buffer(piece.count * TAGS_LEN);
-        unit.split(&whole, &mut blocks, &mut tags);
+        let (blocks, tags) = unit.parts(&whole, data);
         data.check()?;
         let at = piece.lba * unit.block as u64;
         let store = context.unit().store();
@@ -234,6 +232,15 @@ impl Unit {
             whole[..self.block].copy_from_slice(block);
             whole[self.block..].copy_from_slice(tags);
         }
+    }
+
+    /// Blocks and tags of what was sent, each in a buffer of its own.
+    pub(super) fn parts(self, whole: &[u8], data: &Transfer) -> (IoBuf, IoBuf) {
+        let count = whole.len() / self.len;
+        let mut blocks = data.second_buffer(count * self.block);
+        let mut tags = data.second_buffer(count * TAGS_LEN);
+        self.split(whole, &mut blocks, &mut tags);
+        (blocks, tags)
     }
 
     pub(super) fn split(self, whole: &[u8], blocks: &mut [u8], tags: &mut [u8]) {

@@ -58,9 +58,7 @@ pub(super) async fn write_and_verify(
     let sent = data.want_out(range.blocks * unit.len as u64);
     for piece in unit.pieces(range.lba, sent / unit.len as u64) {
         let whole = data.get(piece.count * unit.len).await?;
-        let mut blocks = data.second_buffer(piece.count * unit.block);
-        let mut tags = data.second_buffer(piece.count * TAGS_LEN);
-        unit.split(&whole, &mut blocks, &mut tags);
+        let (blocks, tags) = unit.parts(&whole, data);
         data.check()?;
         let at = piece.lba * unit.block as u64;
         store
@@ -92,9 +90,7 @@ pub(super) async fn compare_and_write(
     let both = data.get(2 * count * unit.len).await?;
     let (expected, replacement) = both.split_at(count * unit.len);
     let piece = Piece { lba, count };
-    let mut blocks = data.second_buffer(count * unit.block);
-    let mut tags = data.second_buffer(count * TAGS_LEN);
-    unit.split(expected, &mut blocks, &mut tags);
+    let (blocks, tags) = unit.parts(expected, data);
     let store = context.unit().store();
     let at = lba * unit.block as u64;
     check_tags(&store.geometry(), at, &blocks, &tags, protect.checks)?;
@@ -127,9 +123,7 @@ pub(super) async fn or_write(
     let sent = data.want_out(range.blocks * unit.len as u64);
     for piece in unit.pieces(range.lba, sent / unit.len as u64) {
         let whole = data.get(piece.count * unit.len).await?;
-        let mut ours = data.second_buffer(piece.count * unit.block);
-        let mut tags = data.second_buffer(piece.count * TAGS_LEN);
-        unit.split(&whole, &mut ours, &mut tags);
+        let (ours, mut tags) = unit.parts(&whole, data);
         drop(whole);
         let at = piece.lba * unit.block as u64;
         check_tags(&store.geometry(), at, &ours, &tags, protect.checks)?;

@@ -3,7 +3,6 @@
 
 use askama::Template;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use management::control::{Change, ChangeError, Edit, Precondition};
 use management::model::{Credential, Id, Kind};
@@ -11,7 +10,7 @@ use management::model::{Credential, Id, Kind};
 use super::{Use, credential_href, uses};
 use crate::ui::confirm::Confirm;
 use crate::ui::form::Form;
-use crate::ui::frame::{Frame, Section, page, page_with};
+use crate::ui::frame::{Frame, Section, form_again, page};
 use crate::ui::notice;
 use crate::ui::visitor::{OperatorVisitor, Visitor};
 use crate::{Refusal, Web};
@@ -41,10 +40,7 @@ pub(super) async fn create(
         form.complain("secret", "is missing", "write one of 12 to 16 characters");
     }
     let (Some(id), Some(name), Some(secret)) = (id, name, form.secret("secret")) else {
-        return page_with(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            &filled(&web, &visitor, form, None),
-        );
+        return form_again(&filled(&web, &visitor, form, None));
     };
     let credential = Credential {
         id: id.clone(),
@@ -63,10 +59,7 @@ pub(super) async fn create(
         ),
         Err(error) => {
             refuse(&mut form, error);
-            page_with(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &filled(&web, &visitor, form, None),
-            )
+            form_again(&filled(&web, &visitor, form, None))
         }
     }
 }
@@ -95,10 +88,7 @@ pub(super) async fn save(
         .get::<Credential>(&id)
         .ok_or_else(|| Refusal::not_found("credential"))?;
     let Some(name) = form.parse::<String>("name") else {
-        return Ok(page_with(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            &filled(&web, &visitor, form, Some(&id)),
-        ));
+        return Ok(form_again(&filled(&web, &visitor, form, Some(&id))));
     };
     // Without a secret the model keeps the one there is.
     let credential = Credential {
@@ -114,10 +104,7 @@ pub(super) async fn save(
         Ok(_) => Ok(notice::done("Saved. It holds for the next login.", "/initiators")),
         Err(error) => {
             refuse(&mut form, error);
-            Ok(page_with(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &filled(&web, &visitor, form, Some(&id)),
-            ))
+            Ok(form_again(&filled(&web, &visitor, form, Some(&id))))
         }
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use askama::Template;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use management::control::{Change, ChangeError, Edit, Precondition};
 use management::live::InUse;
@@ -13,7 +12,7 @@ use management::model::{AccessRule, Id, Initiator, InitiatorGroup, Kind, Model, 
 use super::group_href;
 use crate::ui::confirm::{self, Confirm, Tried};
 use crate::ui::form::Form;
-use crate::ui::frame::{Frame, Section, page, page_with};
+use crate::ui::frame::{Frame, Section, form_again, page};
 use crate::ui::notice;
 use crate::ui::snapshot::target_href;
 use crate::ui::visitor::{OperatorVisitor, Visitor};
@@ -43,10 +42,7 @@ pub(super) async fn create(
     let id = form.parse::<Id>("name");
     let members = read_members(&mut form);
     let (Some(id), Some(members)) = (id, members) else {
-        return page_with(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            &filled(&web, &visitor, form, None),
-        );
+        return form_again(&filled(&web, &visitor, form, None));
     };
     let preconditions = vec![Precondition::Absent(Kind::Group, id.to_string())];
     let change = Change {
@@ -57,10 +53,7 @@ pub(super) async fn create(
         Ok(_) => notice::done(&format!("Group {id} is made."), "/initiators"),
         Err(error) => {
             refuse(&mut form, error);
-            page_with(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &filled(&web, &visitor, form, None),
-            )
+            form_again(&filled(&web, &visitor, form, None))
         }
     }
 }
@@ -96,10 +89,7 @@ pub(super) async fn save(
         .get::<InitiatorGroup>(&id)
         .ok_or_else(|| Refusal::not_found("group"))?;
     let Some(members) = read_members(&mut form) else {
-        return Ok(page_with(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            &filled(&web, &visitor, form, Some(&id)),
-        ));
+        return Ok(form_again(&filled(&web, &visitor, form, Some(&id))));
     };
     let change = Change {
         preconditions: form.conditions(Kind::Group, &id),
@@ -120,10 +110,7 @@ pub(super) async fn save(
         .ask_again()),
         Tried::Refused(error) => {
             refuse(&mut form, error);
-            Ok(page_with(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &filled(&web, &visitor, form, Some(&id)),
-            ))
+            Ok(form_again(&filled(&web, &visitor, form, Some(&id))))
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use management::control::{Change, ChangeError, Edit, Precondition};
 use management::live::InUse;
@@ -11,7 +10,7 @@ use management::model::{Id, Initiator, InitiatorGroup, Kind, Name, Object};
 use super::initiator_href;
 use crate::ui::confirm::{self, Confirm, Tried};
 use crate::ui::form::Form;
-use crate::ui::frame::{Frame, Section, page, page_with};
+use crate::ui::frame::{Frame, Section, form_again, page};
 use crate::ui::notice;
 use crate::ui::targets::credentials;
 use crate::ui::visitor::{OperatorVisitor, Visitor};
@@ -39,10 +38,7 @@ pub(super) async fn create(
 ) -> Response {
     let name = form.parse::<Name>("name");
     let Some(initiator) = name.and_then(|name| read(&mut form, name)) else {
-        return page_with(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            &filled(&web, &visitor, form, None),
-        );
+        return form_again(&filled(&web, &visitor, form, None));
     };
     let key = initiator.key();
     let preconditions = vec![Precondition::Absent(Kind::Initiator, key.clone())];
@@ -54,10 +50,7 @@ pub(super) async fn create(
         Ok(_) => notice::done(&format!("{key} is known now."), "/initiators"),
         Err(error) => {
             refuse(&mut form, error);
-            page_with(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &filled(&web, &visitor, form, None),
-            )
+            form_again(&filled(&web, &visitor, form, None))
         }
     }
 }
@@ -102,10 +95,7 @@ pub(super) async fn save(
         .get::<Initiator>(&name)
         .ok_or_else(|| Refusal::not_found("initiator"))?;
     let Some(initiator) = read(&mut form, old.name.clone()) else {
-        return Ok(page_with(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            &filled(&web, &visitor, form, Some(&name)),
-        ));
+        return Ok(form_again(&filled(&web, &visitor, form, Some(&name))));
     };
     let change = Change {
         preconditions: form.conditions(Kind::Initiator, &name),
@@ -126,10 +116,7 @@ pub(super) async fn save(
         .ask_again()),
         Tried::Refused(error) => {
             refuse(&mut form, error);
-            Ok(page_with(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &filled(&web, &visitor, form, Some(&name)),
-            ))
+            Ok(form_again(&filled(&web, &visitor, form, Some(&name))))
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use management::control::{Change, ChangeError, Edit};
 use management::model::{Kind, LunMap, Model, Name, Object, Target};
@@ -10,7 +9,7 @@ use serde::Deserialize;
 
 use super::request::{self, Request};
 use crate::ui::form::Form;
-use crate::ui::frame::{Frame, Section, page, page_with};
+use crate::ui::frame::{Frame, Section, form_again, page};
 use crate::ui::snapshot::lun_href;
 use crate::ui::targets::{credentials, place as target_place, suggested_name};
 use crate::ui::visitor::{OperatorVisitor, Visitor};
@@ -74,7 +73,7 @@ pub(super) async fn create(
 ) -> Response {
     let model = web.control().model();
     let Some(request) = request::read(&mut form, &model) else {
-        return page_with(StatusCode::UNPROCESSABLE_ENTITY, &filled(&web, &visitor, form));
+        return form_again(&filled(&web, &visitor, form));
     };
     let (target, unit) = (request.target.to_string(), request.unit.to_string());
     let (change, number) = numbered(&web, &model, request);
@@ -85,7 +84,7 @@ pub(super) async fn create(
         }
         Err(error) => {
             refuse(&mut form, error);
-            page_with(StatusCode::UNPROCESSABLE_ENTITY, &filled(&web, &visitor, form))
+            form_again(&filled(&web, &visitor, form))
         }
     }
 }

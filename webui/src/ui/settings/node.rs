@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use askama::Template;
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use management::control::{Change, Edit, Precondition};
 use management::model::{AnyObject, Authentication, Credential, Id, Kind, Method, Settings};
 
 use crate::ui::form::Form;
-use crate::ui::frame::{Frame, Section, page, page_with};
+use crate::ui::frame::{Frame, Section, form_again, page};
 use crate::ui::notice;
 use crate::ui::visitor::{OperatorVisitor, Visitor};
 use crate::{Refusal, Web};
@@ -91,10 +90,7 @@ async fn change(
             Err(error) => form.refuse(&Refusal::from(error), field),
         }
     }
-    Ok(page_with(
-        StatusCode::UNPROCESSABLE_ENTITY,
-        &shown(&web, &visitor, form),
-    ))
+    Ok(form_again(&shown(&web, &visitor, form)))
 }
 
 fn read(form: &mut Form) -> Option<Settings> {

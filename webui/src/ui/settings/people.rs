@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -13,7 +12,7 @@ use management::model::{Id, Kind, Role, User};
 use super::ROLES;
 use crate::serve::Peer;
 use crate::ui::form::Form;
-use crate::ui::frame::{Frame, Section, page, page_with};
+use crate::ui::frame::{Frame, Section, form_again, page};
 use crate::ui::notice;
 use crate::ui::sure::Sure;
 use crate::ui::visitor::{AdminVisitor, Visitor};
@@ -86,10 +85,7 @@ async fn create(
             Err(error) => refuse(&mut form, error),
         }
     }
-    Ok(page_with(
-        StatusCode::UNPROCESSABLE_ENTITY,
-        &users(&web, &visitor, form),
-    ))
+    Ok(form_again(&users(&web, &visitor, form)))
 }
 
 async fn edit(
@@ -125,10 +121,7 @@ async fn change(
             Err(error) => refuse(&mut form, error),
         }
     }
-    Ok(page_with(
-        StatusCode::UNPROCESSABLE_ENTITY,
-        &user_page(&visitor, form, &name),
-    ))
+    Ok(form_again(&user_page(&visitor, form, &name)))
 }
 
 async fn ask(
@@ -199,10 +192,7 @@ async fn change_own(
                     "is not your password",
                     "write the one you logged in with",
                 );
-                return Ok(page_with(
-                    StatusCode::UNPROCESSABLE_ENTITY,
-                    &password_page(&visitor, form),
-                ));
+                return Ok(form_again(&password_page(&visitor, form)));
             }
             Err(error) => Err(error),
         };
@@ -216,10 +206,7 @@ async fn change_own(
             Err(error) => refuse(&mut form, error),
         }
     }
-    Ok(page_with(
-        StatusCode::UNPROCESSABLE_ENTITY,
-        &password_page(&visitor, form),
-    ))
+    Ok(form_again(&password_page(&visitor, form)))
 }
 
 /// The role that a form has.

@@ -5,14 +5,13 @@ use std::net::SocketAddr;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use management::control::{Change, ChangeError, Edit, Precondition};
 use management::model::{Id, Kind, Portal, Transport};
 
 use crate::ui::form::Form;
-use crate::ui::frame::{Frame, Section, page, page_with};
+use crate::ui::frame::{Frame, Section, form_again, page};
 use crate::ui::notice;
 use crate::ui::sure::Sure;
 use crate::ui::visitor::{OperatorVisitor, Visitor};
@@ -178,10 +177,7 @@ async fn save(
             Err(error) => form.refuse(&Refusal::from(error), field),
         }
     }
-    Ok(page_with(
-        StatusCode::UNPROCESSABLE_ENTITY,
-        &shown(visitor, form, id),
-    ))
+    Ok(form_again(&shown(visitor, form, id)))
 }
 
 /// The field that a problem's place belongs to.

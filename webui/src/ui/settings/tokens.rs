@@ -5,7 +5,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use askama::Template;
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use management::access::{GateError, NewToken};
@@ -15,7 +14,7 @@ use management::model::{Id, Kind, Token};
 use super::ROLES;
 use super::people::role;
 use crate::ui::form::Form;
-use crate::ui::frame::{Frame, Section, page, page_with};
+use crate::ui::frame::{Frame, Section, form_again, page};
 use crate::ui::notice;
 use crate::ui::sure::Sure;
 use crate::ui::visitor::{AdminVisitor, Visitor};
@@ -62,10 +61,7 @@ async fn create(
             Err(error) => form.refuse(&Refusal::from(error), |_| None),
         }
     }
-    Ok(page_with(
-        StatusCode::UNPROCESSABLE_ENTITY,
-        &shown(&web, &visitor, form, None),
-    ))
+    Ok(form_again(&shown(&web, &visitor, form, None)))
 }
 
 async fn ask(

@@ -4,14 +4,13 @@ use std::path::PathBuf;
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use management::control::{Change, ChangeError, Edit, Precondition};
 use management::model::{Cache, Id, Kind, Model, Object, Place, Settings, Store};
 
 use super::href;
 use crate::ui::form::Form;
-use crate::ui::frame::{Frame, Section, page, page_with};
+use crate::ui::frame::{Frame, Section, form_again, page};
 use crate::ui::luns::{file_in, folders, read_size};
 use crate::ui::notice;
 use crate::ui::visitor::{OperatorVisitor, Visitor};
@@ -41,7 +40,7 @@ pub(super) async fn create(
     mut form: Form,
 ) -> Response {
     let Some(store) = read(&mut form) else {
-        return page_with(StatusCode::UNPROCESSABLE_ENTITY, &filled(&web, &visitor, form));
+        return form_again(&filled(&web, &visitor, form));
     };
     let key = store.key();
     let preconditions = vec![Precondition::Absent(Kind::Store, key.clone())];
@@ -56,12 +55,12 @@ pub(super) async fn create(
         ),
         Err(ChangeError::Exists(_)) => {
             form.complain("name", "is there already", "use another name");
-            page_with(StatusCode::UNPROCESSABLE_ENTITY, &filled(&web, &visitor, form))
+            form_again(&filled(&web, &visitor, form))
         }
         Err(error) => {
             let is_new = form.has("kind", "new");
             form.refuse(&Refusal::from(error), |path| place(path, is_new));
-            page_with(StatusCode::UNPROCESSABLE_ENTITY, &filled(&web, &visitor, form))
+            form_again(&filled(&web, &visitor, form))
         }
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use management::control::{Change, ChangeError, Edit, Precondition};
 use management::model::{Authentication, Credential, Id, Kind, Method, Model, Name, Object, Target};
@@ -12,7 +11,7 @@ use management::model::{Authentication, Credential, Id, Kind, Method, Model, Nam
 use crate::api::deletion;
 use crate::ui::confirm::{self, Confirm, Tried};
 use crate::ui::form::Form;
-use crate::ui::frame::{Frame, Section, page, page_with};
+use crate::ui::frame::{Frame, Section, form_again, page};
 use crate::ui::snapshot::target_href;
 use crate::ui::visitor::{OperatorVisitor, Visitor};
 use crate::ui::{notice, rule, show};
@@ -50,7 +49,7 @@ pub(super) async fn create(
     let rule = rule::read(&mut form, name.as_ref(), &model);
     let target = name.clone().and_then(|name| read(&mut form, name));
     let (Some(name), Some(target), false) = (name, target, form.is_bad()) else {
-        return page_with(StatusCode::UNPROCESSABLE_ENTITY, &new_form(&web, &visitor, form));
+        return form_again(&new_form(&web, &visitor, form));
     };
     let mut edits = vec![Edit::Put(target.into())];
     edits.extend(rule.map(|rule| Edit::Put(rule.into())));
@@ -72,7 +71,7 @@ pub(super) async fn create(
         ),
         Err(error) => {
             refuse(&mut form, error);
-            page_with(StatusCode::UNPROCESSABLE_ENTITY, &new_form(&web, &visitor, form))
+            form_again(&new_form(&web, &visitor, form))
         }
     }
 }
@@ -100,10 +99,7 @@ pub(super) async fn save(
         .get::<Target>(&name)
         .ok_or_else(|| Refusal::not_found("target"))?;
     let Some(target) = read(&mut form, old.name.clone()) else {
-        return Ok(page_with(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            &edit_form(&web, &visitor, &name, form),
-        ));
+        return Ok(form_again(&edit_form(&web, &visitor, &name, form)));
     };
     let target = Target {
         enabled: old.enabled,
@@ -128,10 +124,7 @@ pub(super) async fn save(
         .ask_again()),
         Tried::Refused(error) => {
             refuse(&mut form, error);
-            Ok(page_with(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &edit_form(&web, &visitor, &name, form),
-            ))
+            Ok(form_again(&edit_form(&web, &visitor, &name, form)))
         }
     }
 }
