@@ -136,7 +136,7 @@ impl Tasks {
         let Some(task) = self.tasks.get_mut(&itt.0) else {
             let swallowed = pdu.ttt == Ttt::RESERVED && self.swallowed.contains(&itt.0);
             if !swallowed {
-                self.tell(Notify::StrayDataOut { bhs: *bhs });
+                self.tell(Notify::OutOfPlace { bhs: *bhs });
             } else if pdu.is_final {
                 self.swallowed.remove(&itt.0);
             }
@@ -146,7 +146,7 @@ impl Tasks {
         let unsolicited = task.unsolicited.as_mut();
         let expecting = |unsolicited: &&mut Unsolicited| !unsolicited.complete && pdu.ttt == Ttt::RESERVED;
         let Some(unsolicited) = unsolicited.filter(expecting) else {
-            return self.tell(Notify::StrayDataOut { bhs: *bhs });
+            return self.tell(Notify::OutOfPlace { bhs: *bhs });
         };
         unsolicited.complete = pdu.is_final;
         if broken {
