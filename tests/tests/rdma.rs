@@ -1,4 +1,5 @@
 //! A session over RDMA, on a link in memory, in the eyes of those who watch the target: what is counted, and told as metrics.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 
