@@ -1,7 +1,7 @@
 //! What waits for a place in the send queue of the queue pair, what is under way, and what its end means. Pure.
 //!
 //! Sends and writes keep their order: a response never overtakes its data. Reads have a queue of their own, so that one
-//! more than the peer serves at once does not hold up everything behind it.
+//! more than the peer serves at once (RFC 7145 §8.2) does not hold up everything behind it.
 
 use std::collections::{HashMap, VecDeque};
 

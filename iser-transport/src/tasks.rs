@@ -1,5 +1,5 @@
 //! What the initiator said of the data of its commands: the places in its memory, and what it sends without being
-//! asked. Pure.
+//! asked (RFC 7145 §7.3.1, §7.3.4). Pure.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -25,7 +25,7 @@ pub(crate) struct Tasks {
 pub(crate) struct Rules {
     /// FirstBurstLength, bytes.
     pub(crate) first_burst_len: usize,
-    /// The place of Data-Out begins with the first byte that is not sent unasked (TaggedBufferForSolicitedDataOnly).
+    /// The place of Data-Out begins with the first byte that is not sent unasked (TaggedBufferForSolicitedDataOnly, §6.9).
     pub(crate) solicited_only: bool,
 }
 
@@ -108,12 +108,13 @@ impl Tasks {
         Ok(())
     }
 
-    /// Where Data-In of a task go.
+    /// Where Data-In of a task go (§7.3.5).
     pub(crate) fn read_place(&self, itt: Itt) -> Option<Remote> {
         self.tasks.get(&itt.0)?.read
     }
 
-    /// The tag that the response of a task may make invalid. There is room for one; the other stays the initiator's.
+    /// The tag that the response of a task may make invalid: that of Data-In, if there are two, since there is room for one
+    /// (§7.3.2). The other stays the initiator's.
     pub(crate) fn tag(&self, itt: Itt) -> Option<u32> {
         let task = self.tasks.get(&itt.0)?;
         task.read.or(task.write).map(|place| place.stag)
