@@ -116,18 +116,20 @@ killed_under_io() {
   logout $target $portal
 }
 
+# in_and_out: a login, and a logout when the kernel has looked for partitions: reads that it was cut off from are faults to it.
+in_and_out() {
+  login $target $portal
+  dd if="$(disk $target 0)" of=/dev/null bs=4k count=1 iflag=direct status=none
+  logout $target $portal
+}
+
 # cycles COUNT: logins leave nothing behind that they did not find; what the listener alone holds was noted at the start.
 cycles() {
   local cycle
-  login $target $portal
-  logout $target $portal
+  in_and_out
   wait_for 10 is_idle
   footprint >/run/footprint
-  for ((cycle = 0; cycle < $1; cycle++)); do
-    login $target $portal
-    dd if="$(disk $target 0)" of=/dev/null bs=4k count=1 iflag=direct status=none
-    logout $target $portal
-  done
+  for ((cycle = 0; cycle < $1; cycle++)); do in_and_out; done
   wait_for 10 is_idle
   wait_for 10 footprint_as_at /run/footprint 4096
 }

@@ -274,9 +274,9 @@ make_files() {
 
 # kernel_is_content: the kernel's log tells of no fault. Lost connections are none: scenarios restart the target.
 kernel_is_content() {
-  local fault='BUG|WARNING|Oops|[Cc]all [Tt]race|blocked for more than|I/O error|EXT4-fs (error|warning)'
+  local found fault='BUG|WARNING|Oops|[Cc]all [Tt]race|blocked for more than|I/O error|EXT4-fs (error|warning)'
   fault+='|XFS .*([Cc]orrupt|error|[Ss]hut)|rejecting I/O|Sense Key : (Hardware|Medium|Aborted)'
-  if dmesg | grep -E "$fault"; then fail "the kernel's log: $(dmesg | grep -m1 -E "$fault")"; fi
+  if found=$(dmesg | grep -E "$fault"); then fail "the kernel's log: ${found%%$'\n'*}"; fi
 }
 
 # --- several initiators in one kernel, and reservations

@@ -40,8 +40,7 @@ wildcard() {
   start_target --portal "$over_tcp" --portal iser:0.0.0.0:3260 --target-name $target --cores 1 --buffers 32M \
     --export file:/run/disk.img,size=${megabytes}M --log-level info,iser_transport=debug,lunaport=debug
   wait_for 20 said 1 'iSER portal 0.0.0.0:3260 is open'
-  login $target $portal
-  logout $target $portal
+  in_and_out
   timeout 30 rdma link delete rxe0 || fail 'the device cannot be deleted: the target holds it'
   wait_for 5 said 1 'RDMA device removed'
   rdma link add rxe0 type rxe netdev veth0
