@@ -38,10 +38,9 @@ fn table(rows: &[Value]) -> String {
         }
     }
     columns.sort_by_key(|column| {
-        FIRST
-            .iter()
-            .position(|first| first == column)
-            .unwrap_or(FIRST.len())
+        let place = FIRST.iter().position(|first| first == column);
+        // What helps comes after what was wrong.
+        (place.unwrap_or(FIRST.len()), *column == "fix")
     });
     let cells: Vec<Vec<String>> = rows
         .iter()

@@ -106,9 +106,11 @@ fails_with() {
 }
 # explained REASON FIX: by the page, the command line and one line of the log.
 explained() {
+  local failures
   host visit /login-failures
-  page_says "What was wrong: $1" "What helps: $2"
-  [[ $(lunaport managed initiator failures) == *"$1"*"$2"* ]] || fail "the command line does not say '$1' and '$2'"
+  page_says 'What was wrong:' "$1" "What helps: $2"
+  failures=$(lunaport managed initiator failures | sed -n 2p)
+  [[ $failures == *"$1"* && $failures == *"$2"* ]] || fail "the command line does not say '$1' and '$2': $failures"
   host says managed "$1*$2"
 }
 
