@@ -1,6 +1,8 @@
 //! What is typed on a host: commands for Linux, Windows, ESXi and QEMU, quoted as each of them needs it. Secrets are not in
 //! them: they are never shown, and stand as a word to replace.
 
+use std::net::SocketAddr;
+
 /// Commands for one kind of host.
 #[derive(Clone, Debug)]
 pub(crate) struct Commands {
@@ -69,7 +71,9 @@ impl Way {
 
     /// `iscsiadm` for the record of this target at this portal: a target may be found at several.
     fn node(&self) -> String {
-        if self.told_otherwise && !self.discovery_chap {
+        // Records are kept by the addresses that discovery told.
+        let is_told = !self.told_otherwise && self.portal.parse::<SocketAddr>().is_ok();
+        if !is_told && !self.discovery_chap {
             format!("iscsiadm -m node -T {}", self.target)
         } else {
             format!("iscsiadm -m node -T {} -p {}", self.target, self.portal)
