@@ -329,13 +329,16 @@ async fn a_status_of_another_unit_or_of_a_later_command_survives_a_reset() {
     let (mut first, mut second) = pair(&target).await;
     let _third = join(&target, &first, 2).await;
     second.cmd_sn = first.cmd_sn;
-    let (later, _) = second.command(cdb::read_10(0, 1)).read(512).start().await;
-    rest_of(&mut second).await;
     second.lun = Lun::from_number(1).expect("a small number");
     let (elsewhere, _) = second.command(cdb::test_unit_ready()).start().await;
+    first.cmd_sn = second.cmd_sn;
+    second.lun = first.lun;
+    let (later, _) = second.command(cdb::test_unit_ready()).start().await;
+    // Neither is acknowledged.
+    rest_of(&mut second).await;
     rest_of(&mut second).await;
     lose(&mut second).await;
-    // It was sent before both, and comes behind them.
+    // It was sent before the latter, and comes behind it.
     let tmf = first.manage(Function::LogicalUnitReset, None).await;
     assert_eq!(first.managed(tmf).await, TmfResponse::Complete);
     first.cmd_sn = second.cmd_sn;
