@@ -357,6 +357,9 @@ impl Session {
     }
 
     fn managed(&mut self, leg: u16, response: &TaskManagementResponse) {
+        if let Some(task) = self.contested.remove(&response.itt.0) {
+            return self.contest_ends(task, response.response);
+        }
         let Some(tmf) = self.forget_tmf(response.itt.0) else {
             if self.recovers() {
                 // It was said twice, and answered twice.

@@ -104,6 +104,7 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
     }
     // What is not answered now is not the wire's fault.
     session.legs.iter_mut().for_each(|leg| leg.calm(true));
+    session.contest();
     let is_settled = settle(session).await;
     session.legs.iter_mut().for_each(|leg| leg.calm(false));
     if !is_settled {
