@@ -83,8 +83,15 @@ impl Leftovers {
     }
 
     fn take(&mut self, unwanted: impl Fn(&Ended) -> bool) -> Vec<Itt> {
-        let gone = self.ended.extract_if(.., |_, ended| unwanted(ended));
-        gone.map(|(itt, _)| Itt(itt)).collect()
+        let mut gone = Vec::new();
+        self.ended.retain(|itt, ended| {
+            let stays = !unwanted(ended);
+            if !stays {
+                gone.push(Itt(*itt));
+            }
+            stays
+        });
+        gone
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
