@@ -263,7 +263,7 @@ impl Initiator {
         self.send(Request::NopOut(request), b"are you there?").await;
         let (nop, data) = loop {
             let (nop, data) = self.expect::<NopIn>().await;
-            // A question of the target's own, from a time when nothing was said for long: ours has answered it.
+            // A question of the target, from a time when nothing was said for long: ours is a sign of life as well.
             if nop.itt != Itt::RESERVED {
                 break (nop, data);
             }
