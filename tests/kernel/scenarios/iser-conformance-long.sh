@@ -34,7 +34,7 @@ serve_for_judging() {
     options+=(--export "${export/'{key}'//run/key}")
     number=$((number + 1))
   done
-  start_target --portal $portal --portal iser:$portal --target-name $target --cores 1 --buffers 32M \
+  start_target --portal $portal --portal iser:$portal --target-name $target --cores 1 --buffers 128M \
     --set nop-interval=5m --set ImmediateData=No "${options[@]}"
   wait_for 30 eval 'tail -n 5 /run/target.log | grep -qF "$open"'
 }
