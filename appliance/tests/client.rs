@@ -95,7 +95,7 @@ fn on_this_host_a_disk_is_made_without_any_set_up() {
     assert!(sessions.contains("iqn.2026-11.org.example:host"), "{sessions}");
     let problem = refused(&server, &["target", "delete", TARGET]);
     assert!(
-        problem.contains("force=true") && problem.contains("iqn.2026-11.org.example:host"),
+        problem.contains("--force") && problem.contains("iqn.2026-11.org.example:host"),
         "{problem}"
     );
     done(&server, &["store", "grow", "one", "2M"]);

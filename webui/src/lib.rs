@@ -30,6 +30,7 @@ pub use api::{ConfigQuery, DeleteQuery, Diff, Page, RateHistory, Status, descrip
 pub use problem::{ProblemDetails, Refusal};
 pub use serve::{Peer, Scheme, serve_tcp, serve_unix};
 pub use tls::{Certificate, TlsError, server_config};
+pub use ui::moment;
 
 /// What every handler can use.
 #[derive(Clone, Debug)]

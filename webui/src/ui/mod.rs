@@ -40,6 +40,7 @@ use axum::routing::get;
 pub(crate) use configuration::WaitingImports;
 pub(crate) use failure::as_page;
 pub(crate) use form::{is_form, proof_in};
+pub use show::moment;
 
 use crate::Web;
 

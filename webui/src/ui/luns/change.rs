@@ -51,10 +51,11 @@ pub(super) async fn grow(
     match web.control().change(&visitor.actor, change).await {
         Ok(_) => {
             let text = format!(
-                "It has {} now. Hosts that are logged in have been told.",
+                "It has {} now, and hosts that are logged in have been told. How they take it up is below.",
                 show::bytes(size)
             );
-            Ok(notice::done(&text, &lun_href(&map.target.to_string(), map.lun)))
+            let page = lun_href(&map.target.to_string(), map.lun);
+            Ok(notice::done(&text, &format!("{page}#grown")))
         }
         Err(error) => {
             let place = |path: &str| path.starts_with("stores/").then_some("size");

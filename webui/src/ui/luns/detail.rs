@@ -5,9 +5,9 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use management::control::SessionStatus;
 use management::live::StoreStatus;
-use management::model::{Cache, LunMap, Place, Store, Target, Unit};
+use management::model::{Cache, Device, LunMap, Place, Store, Target, Unit};
 
-use crate::ui::connect::{self, Commands};
+use crate::ui::connect::{self, Ways};
 use crate::ui::form::Form;
 use crate::ui::frame::{Frame, Section, page_with};
 use crate::ui::show;
@@ -31,7 +31,9 @@ struct DetailPage {
     usage: Option<Usage>,
     /// A file can grow; a device grows by itself.
     can_grow: bool,
-    commands: Vec<Commands>,
+    /// Not a disc: it can be written and have another size later.
+    is_disk: bool,
+    ways: Ways,
     has_rule: bool,
     chap: bool,
     sessions: Vec<SessionStatus>,
@@ -99,7 +101,8 @@ pub(super) fn render(web: &Web, visitor: &Visitor, key: &str, form: Form) -> Res
         facts: facts(unit, store, status),
         usage: status.and_then(Usage::of),
         can_grow: matches!(store.place, Place::File { .. }) && !store.protection && store.encrypt.is_none(),
-        commands: connect::commands(web, target, map, visitor.host()),
+        is_disk: unit.device == Device::Disk,
+        ways: connect::ways(web, target, map, visitor.host()),
         has_rule: model.access_of(&target.name).next().is_some(),
         chap: target.authentication.method == management::model::Method::Chap,
         sessions: snapshot.sessions_of(&target.name.to_string()).cloned().collect(),
