@@ -116,11 +116,12 @@ fn luns(web: &Web, sample: Option<&Sample>) -> Vec<LunRow> {
     model.all::<LunMap>().map(row).collect()
 }
 
-/// Those that are logged in; what they do at several LUNs is added up.
+/// Those that are logged in to a target; what they do at several LUNs is added up.
 fn initiators(web: &Web, sample: Option<&Sample>) -> Vec<InitiatorRow> {
     let model = web.control().model();
     let mut all: BTreeMap<String, Option<Rates>> = BTreeMap::new();
-    for session in web.control().sessions() {
+    let sessions = web.control().sessions().into_iter();
+    for session in sessions.filter(|session| session.target.is_some()) {
         all.entry(session.initiator).or_default();
     }
     for row in sample.into_iter().flat_map(|sample| &sample.initiators) {
@@ -192,7 +193,7 @@ fn fullest(all: &[StoreStatus]) -> (Vec<StoreRow>, usize) {
     (rows, left_out)
 }
 
-/// Rows of each table of rates.
+/// Rows of each table of rates; `live.js` knows the number.
 const ROWS: usize = 20;
 const STORES: usize = 8;
 const EVENTS: usize = 8;
