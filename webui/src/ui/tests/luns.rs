@@ -1,5 +1,6 @@
 //! Making, changing and deleting LUNs in a browser without scripts.
 
+use management::control::JobState;
 use management::model::{Credential, Kind, LunMap, Method, Object, Role, Store, Target, Unit};
 use serde_json::json;
 
@@ -80,6 +81,86 @@ async fn one_form_makes_a_disk_a_target_a_rule_and_a_credential_and_ends_with_th
     answer.says(200, &["disk1 is LUN 0 of", "5 GiB", "ready"]);
     answer.lacks(&[SECRET, "a secret &#60;"]);
     browser.get(&page()).await.lacks(&["disk1 is LUN 0 of"]);
+}
+
+/// Until no work goes on.
+async fn worked(site: &Site) {
+    while site
+        .control()
+        .jobs()
+        .iter()
+        .any(|job| job.state == JobState::Running)
+    {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_all_its_space_is_filled_first_and_is_then_at_its_lun() {
+    let (site, mut browser) = Site::with_admin().await;
+    browser
+        .get("/new/lun")
+        .await
+        .says(200, &["name=\"zeroed\"", "(state directory, ", " free)"]);
+    let fields = [
+        ("disk", "new"),
+        ("name", "full"),
+        ("size", "2 MiB"),
+        ("zeroed", "1"),
+        ("at", "new"),
+        ("target_name", TARGET),
+        ("who", "any"),
+        ("chap", "none"),
+    ];
+    browser.post("/new/lun", &fields).await.leads_to("/jobs");
+    browser
+        .get("/jobs")
+        .await
+        .says(200, &["Then full is LUN 0 of", "Zeroing full", "<progress"]);
+    worked(&site).await;
+    let model = site.control().model();
+    let unit = model.get::<Unit>("full").unwrap();
+    assert!(!unit.thin, "hosts could give the space back");
+    browser.get(&page()).await.says(200, &["full", "ready"]);
+    // Too large for any folder: said beside the field, and nothing is begun.
+    let mut fields = fields;
+    fields[1..3].copy_from_slice(&[("name", "huge"), ("size", "4096 PiB")]);
+    fields[5].1 = "iqn.2026-11.org.example:b";
+    let answer = browser.post("/new/lun", &fields).await;
+    answer.says(
+        422,
+        &[
+            "id=\"size-error\"",
+            "are free there",
+            "name=\"zeroed\" value=\"1\" checked",
+        ],
+    );
+    assert_eq!(site.control().jobs().len(), 1);
+}
+
+#[tokio::test]
+async fn a_store_is_filled_with_zeroes_where_that_is_asked_for() {
+    let (site, mut browser) = Site::with_admin().await;
+    browser.get("/new/store").await.says(200, &["name=\"zeroed\""]);
+    let mut fields = [
+        ("name", "full"),
+        ("kind", "new"),
+        ("size", "2 MiB"),
+        ("zeroed", "1"),
+    ];
+    browser.post("/new/store", &fields).await.leads_to("/jobs");
+    worked(&site).await;
+    assert!(site.control().model().get::<Store>("full").is_some());
+    browser
+        .get("/jobs")
+        .await
+        .says(200, &["Zeroing full", "done", "2 MiB of 2 MiB"]);
+    fields[0].1 = "sparse";
+    fields[3].1 = "";
+    browser
+        .post("/new/store", &fields)
+        .await
+        .leads_to("/stores/sparse");
 }
 
 #[tokio::test]
