@@ -154,6 +154,7 @@
       const [name, unit] = figure.dataset.total.split(":");
       figure.textContent = shown(sample.total[name], unit);
     }
+    for (const figure of root.querySelectorAll("[data-sessions]")) { figure.textContent = sample.sessions.length; }
     check(sample, found);
   };
 

@@ -63,9 +63,17 @@ impl Control {
         found
     }
 
+    /// Bytes by which the file of a store could grow; `None` for what is no file, or when the file system does not tell.
+    pub async fn space_beside(&self, store: &Store) -> Option<u64> {
+        let Place::File { path, .. } = &store.place else {
+            return None;
+        };
+        let place = self.directory.join(path);
+        free(place.parent()?).await
+    }
+
     async fn check_space(&self, store: &Store, size: u64) -> Result<(), ChangeError> {
-        let place = file(store, &self.directory);
-        match free(place.parent().unwrap_or(&self.directory)).await {
+        match self.space_beside(store).await {
             Some(free) if free < size => {
                 let path = format!("stores/{}/place/size", store.id);
                 let problem = format!("needs {size} bytes, and {free} are free there");

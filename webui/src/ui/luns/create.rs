@@ -151,6 +151,7 @@ fn is_free(model: &Model, target: &Name, lun: u16) -> bool {
 async fn filled(web: &Web, visitor: &Visitor, form: Form) -> NewPage {
     let folders = request::folders(web).await;
     let model = web.control().model();
+    let existing = request::mappable(&model, form.value("existing"));
     let targets = model.all::<Target>().map(|target| {
         let alias = target
             .alias
@@ -163,7 +164,7 @@ async fn filled(web: &Web, visitor: &Visitor, form: Form) -> NewPage {
         frame: visitor.frame(Section::Luns, "New LUN"),
         form,
         folders,
-        existing: request::unmapped(&model),
+        existing,
         targets: targets.collect(),
         credentials: credentials(&model),
         groups: rule::groups(&model),

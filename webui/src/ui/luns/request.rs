@@ -54,16 +54,20 @@ pub(super) fn read(form: &mut Form, model: &Model) -> Option<Request> {
     })
 }
 
-/// Disks that are there and mapped nowhere: units, and stores that have none. As (value, label).
-pub(super) fn unmapped(model: &Model) -> Vec<(String, String)> {
+/// Disks that are there to be mapped: units and stores that are mapped nowhere, and the one of value `chosen`, wherever it
+/// is. As (value, label).
+pub(super) fn mappable(model: &Model, chosen: &str) -> Vec<(String, String)> {
     let mapped: std::collections::BTreeSet<&Id> = model.all::<LunMap>().map(|map| &map.unit).collect();
     let used: std::collections::BTreeSet<&Id> = model.all::<Unit>().map(|unit| &unit.store).collect();
-    let units = model.all::<Unit>().filter(|unit| !mapped.contains(&unit.id));
-    let units = units.map(|unit| {
-        (
-            format!("unit:{}", unit.id),
-            format!("{} (disk with its identity)", unit.id),
-        )
+    let units = model.all::<Unit>().filter_map(|unit| {
+        let value = format!("unit:{}", unit.id);
+        let what = if mapped.contains(&unit.id) {
+            "at a LUN already"
+        } else {
+            "disk with its identity"
+        };
+        let is_offered = value == chosen || !mapped.contains(&unit.id);
+        is_offered.then(|| (value, format!("{} ({what})", unit.id)))
     });
     let stores = model.all::<Store>().filter(|store| !used.contains(&store.id));
     let stores = stores.map(|store| (format!("store:{}", store.id), format!("{} (store)", store.id)));
@@ -85,6 +89,14 @@ pub(in crate::ui) async fn folders(web: &Web) -> Vec<(String, String)> {
     };
     // A root that was set is where disks are meant to go, and comes first.
     web.control().store_roots().await.into_iter().map(label).collect()
+}
+
+/// How much a store could grow, as a sentence that follows another one; empty when nobody knows.
+pub(in crate::ui) async fn space_beside(web: &Web, store: &Store) -> String {
+    let free = web.control().space_beside(store).await;
+    free.map_or_else(String::new, |free| {
+        format!(" {} are free there.", show::bytes(free))
+    })
 }
 
 /// The path of a new file: beside the state, or in a store root.

@@ -304,9 +304,59 @@ async fn a_disk_at_an_existing_target_gets_the_next_number() {
 }
 
 #[tokio::test]
+async fn a_disk_is_mapped_once_more_at_another_number_and_at_another_target() {
+    let (site, mut browser) = with_disk().await;
+    let form = format!("/new/lun?existing=unit%3Aone&target={TARGET}");
+    browser
+        .get("/new/lun")
+        .await
+        .lacks(&["value=\"unit:one\""]);
+    let shown = browser.get(&page()).await;
+    shown.says(200, &[&form.replace('&', "&#38;"), "Map it elsewhere"]);
+    browser
+        .get(&form)
+        .await
+        .says(200, &["value=\"unit:one\" selected", "at a LUN already"]);
+    let mut fields = vec![
+        ("disk", "existing"),
+        ("existing", "unit:one"),
+        ("at", "existing"),
+        ("target", TARGET),
+        ("lun", "0"),
+    ];
+    browser
+        .post("/new/lun", &fields)
+        .await
+        .says(422, &["id=\"lun-error\"", "value=\"unit:one\" selected"]);
+    fields[4].1 = "7";
+    browser
+        .post("/new/lun", &fields)
+        .await
+        .leads_to("/luns/iqn.2026-11.org.example:a/7#connect");
+    fields[2].1 = "new";
+    fields[4].1 = "";
+    fields.extend([
+        ("target_name", "iqn.2026-11.org.example:b"),
+        ("who", "any"),
+        ("chap", "none"),
+    ]);
+    browser
+        .post("/new/lun", &fields)
+        .await
+        .leads_to("/luns/iqn.2026-11.org.example:b/0#connect");
+    let model = site.control().model();
+    assert!(model.all::<LunMap>().all(|map| map.unit.as_str() == "one"));
+    assert_eq!(model.all::<LunMap>().count(), 3);
+    browser
+        .get(&page())
+        .await
+        .says(200, &["Also at", "LUN 7 of", "LUN 0 of iqn.2026-11.org.example:b"]);
+}
+
+#[tokio::test]
 async fn a_lun_grows_becomes_read_only_and_is_switched_off_and_on() {
     let (site, mut browser) = with_disk().await;
-    browser.get(&page()).await.says(200, &["Grow it", "1 MiB"]);
+    browser.get(&page()).await.says(200, &["Grow it", "1 MiB", " are free there."]);
     browser
         .post(&format!("{}/grow", page()), &[("size", "2 MiB")])
         .await
