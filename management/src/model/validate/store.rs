@@ -8,6 +8,11 @@ use crate::model::{Kind, Model, Object, Place, Store};
 use crate::state::is_own;
 
 pub(super) fn check_store(model: &Model, store: &Store, base: &Path, found: &mut Found) {
+    check_sizes(store, found);
+    check_files(model, store, base, found);
+}
+
+fn check_sizes(store: &Store, found: &mut Found) {
     let key = store.key();
     if store
         .block_size
@@ -40,6 +45,11 @@ pub(super) fn check_store(model: &Model, store: &Store, base: &Path, found: &mut
         let fix = format!("use a multiple of {block_size} bytes from {block_size} on");
         found.add(Kind::Store, &key, "place/size", problem, fix);
     }
+}
+
+/// Its files may be there, and are not the program's own.
+fn check_files(model: &Model, store: &Store, base: &Path, found: &mut Found) {
+    let key = store.key();
     for (field, path) in [
         ("place/path", store.path()),
         ("encrypt", store.encrypt.as_deref()),

@@ -4,7 +4,7 @@ use management::control::JobState;
 use management::model::{Credential, Kind, LunMap, Method, Object, Role, Store, Target, Unit};
 use serde_json::json;
 
-use super::{Browser, Site};
+use super::{Browser, Site, free_address};
 
 const TARGET: &str = "iqn.2026-11.org.example:a";
 const SECRET: &str = "a secret < & 'of' 16";
@@ -167,9 +167,7 @@ async fn a_store_is_filled_with_zeroes_where_that_is_asked_for() {
 async fn the_commands_have_portal_target_number_and_chap_name() {
     let (site, mut browser) = with_disk().await;
     browser.get(&page()).await.says(200, &["No portal leads here"]);
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
+    let address = free_address();
     site.put(Kind::Portal, json!({"id": "q", "address": address}))
         .await;
     site.put(
@@ -307,10 +305,7 @@ async fn a_disk_at_an_existing_target_gets_the_next_number() {
 async fn a_disk_is_mapped_once_more_at_another_number_and_at_another_target() {
     let (site, mut browser) = with_disk().await;
     let form = format!("/new/lun?existing=unit%3Aone&target={TARGET}");
-    browser
-        .get("/new/lun")
-        .await
-        .lacks(&["value=\"unit:one\""]);
+    browser.get("/new/lun").await.lacks(&["value=\"unit:one\""]);
     let shown = browser.get(&page()).await;
     shown.says(200, &[&form.replace('&', "&#38;"), "Map it elsewhere"]);
     browser
@@ -347,16 +342,19 @@ async fn a_disk_is_mapped_once_more_at_another_number_and_at_another_target() {
     let model = site.control().model();
     assert!(model.all::<LunMap>().all(|map| map.unit.as_str() == "one"));
     assert_eq!(model.all::<LunMap>().count(), 3);
-    browser
-        .get(&page())
-        .await
-        .says(200, &["Also at", "LUN 7 of", "LUN 0 of iqn.2026-11.org.example:b"]);
+    browser.get(&page()).await.says(
+        200,
+        &["Also at", "LUN 7 of", "LUN 0 of iqn.2026-11.org.example:b"],
+    );
 }
 
 #[tokio::test]
 async fn a_lun_grows_becomes_read_only_and_is_switched_off_and_on() {
     let (site, mut browser) = with_disk().await;
-    browser.get(&page()).await.says(200, &["Grow it", "1 MiB", " are free there."]);
+    browser
+        .get(&page())
+        .await
+        .says(200, &["Grow it", "1 MiB", " are free there."]);
     browser
         .post(&format!("{}/grow", page()), &[("size", "2 MiB")])
         .await

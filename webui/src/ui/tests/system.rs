@@ -3,7 +3,7 @@
 use management::model::{AdvertisedAddress, Credential, Kind, Portal, Role, Settings, Target, Token, User};
 use serde_json::json;
 
-use super::{PASSWORD, Site};
+use super::{PASSWORD, Site, free_address};
 
 const DOCUMENT: &str = r#"{"targets": [{"name": "iqn.2026-11.org.example:new"}],
     "credentials": [{"id": "c", "name": "host", "secret": "a-secret-of-import"}]}"#;
@@ -198,10 +198,10 @@ async fn an_advertised_address_is_made_changed_and_deleted() {
         .post("/settings/advertised/new", &good)
         .await
         .leads_to("/settings");
-    browser
-        .get("/settings")
-        .await
-        .says(200, &["192.0.2.0/24", "198.51.100.7:3260", "Rule branch is saved"]);
+    browser.get("/settings").await.says(
+        200,
+        &["192.0.2.0/24", "198.51.100.7:3260", "Rule branch is saved"],
+    );
     let page = browser.get("/settings/advertised/branch").await;
     page.says(200, &["value=\"192.0.2.0/24\"", "value=\"198.51.100.7:3260\""]);
     let revision = field(&page.text, "revision").to_owned();
@@ -214,7 +214,9 @@ async fn an_advertised_address_is_made_changed_and_deleted() {
         .leads_to("/settings");
     let address = |site: &Site| {
         let model = site.control().model();
-        model.get::<AdvertisedAddress>("branch").map(|it| it.address.clone())
+        model
+            .get::<AdvertisedAddress>("branch")
+            .map(|it| it.address.clone())
     };
     assert_eq!(address(&site).as_deref(), Some("storage.example.org:3260"));
     // A form that was filled before is too late.
@@ -239,9 +241,7 @@ async fn an_advertised_address_is_made_changed_and_deleted() {
 #[tokio::test]
 async fn a_portal_is_made_changed_and_deleted() {
     let (site, mut browser) = Site::with_admin().await;
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
+    let address = free_address();
     browser.get("/settings/portals/new").await;
     let bad = [("id", "in"), ("address", "127.0.0.1"), ("portal_group", "0")];
     browser
