@@ -7,6 +7,8 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -277,17 +279,27 @@ fn insert(batch: &mut sled::Batch, key: &str, value: &impl Serialize) {
 }
 
 /// sled fails on a snapshot that a crash left half-written, and can do without any: snapshots only shorten recovery.
+///
+/// Its threads may hold the lock for a moment after the database was dropped or could not be opened, and so may what is
+/// left of a killed process: a lock is worth waiting for up to [`PREDECESSOR_PATIENCE`].
 fn open_sled(directory: &Path, place: &Path) -> Result<sled::Db, OpenError> {
     remove_matching(place, |name| {
         name.starts_with("snap.") && name.ends_with(".generating")
     });
-    let open = || {
-        sled::Config::new()
+    let patience_ends = Instant::now() + PREDECESSOR_PATIENCE;
+    let open = || loop {
+        let opened = sled::Config::new()
             .path(place)
             .cache_capacity(8 << 20)
             .mode(sled::Mode::HighThroughput)
             .flush_every_ms(None)
-            .open()
+            .open();
+        match opened {
+            Err(sled::Error::Io(error)) if is_locked(&error) && Instant::now() < patience_ends => {
+                thread::sleep(RETRY);
+            }
+            result => return result,
+        }
     };
     let opened = open().or_else(|error| match error {
         sled::Error::Corruption { .. } => {
@@ -344,6 +356,8 @@ fn remove_matching(directory: &Path, matches: impl Fn(&str) -> bool) {
 }
 
 /// What units kept, in the first format.
+const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(3);
+const RETRY: Duration = Duration::from_millis(20);
 const FIRST_UNIT: &str = "unit/";
 const FORMAT: &str = "format/version";
 const FORMAT_VERSION: u32 = 2;

@@ -72,6 +72,20 @@ fn a_second_process_is_refused_by_name() {
 }
 
 #[test]
+fn a_lock_that_is_about_to_go_is_waited_for() {
+    let (directory, model) = filled(1);
+    let lock = File::open(directory.path().join("db/db")).unwrap();
+    lock.lock().unwrap();
+    let opened = std::thread::scope(|scope| {
+        let opening = scope.spawn(|| State::open(directory.path(), sevens));
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        lock.unlock().unwrap();
+        opening.join().unwrap()
+    });
+    assert_eq!(opened.unwrap().1, model);
+}
+
+#[test]
 fn a_half_written_snapshot_does_not_keep_the_state_from_opening() {
     let (directory, model) = filled(2);
     fs::write(
