@@ -304,7 +304,7 @@ async fn a_disk_at_an_existing_target_gets_the_next_number() {
 #[tokio::test]
 async fn a_disk_is_mapped_once_more_at_another_number_and_at_another_target() {
     let (site, mut browser) = with_disk().await;
-    let form = format!("/new/lun?existing=unit%3Aone&target={TARGET}");
+    let form = format!("/new/lun?existing=unit:one&target={TARGET}");
     browser.get("/new/lun").await.lacks(&["value=\"unit:one\""]);
     let shown = browser.get(&page()).await;
     shown.says(200, &[&form.replace('&', "&#38;"), "Map it elsewhere"]);
