@@ -21,7 +21,7 @@ start_all() {
   soft_rdma "$1"
   start_initiator iqn.2026-11.org.example:guest
   start_it
-  wait_for 20 said 1 "$open"
+  wait_for 60 said 1 "$open"
   in_use >/run/idle
   make_files /run/files
 }
