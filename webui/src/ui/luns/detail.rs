@@ -110,7 +110,7 @@ pub(super) async fn render(web: &Web, visitor: &Visitor, key: &str, form: Form) 
         is_disk: unit.device == Device::Disk,
         ways: connect::ways(web, target, map, visitor.host()),
         grow_hint: format!(
-            "Larger than it is. Hosts see it at once; the file system in it is grown on the host.{space}"
+            "Larger than it is. Hosts are told at once; the file system in it is grown on the host, by the commands below.{space}"
         ),
         map_href: format!(
             "/new/lun?{}",

@@ -238,7 +238,7 @@ async fn render(web: &Web, visitor: &Visitor, id: &str, form: Form) -> Result<Re
         row: row(&snapshot, &UseIndex::of(&snapshot.model), store),
         facts,
         can_grow: matches!(store.place, Place::File { .. }) && !store.protection && store.encrypt.is_none(),
-        grow_hint: format!("Larger than it is. Hosts see it at once.{space}"),
+        grow_hint: format!("Larger than it is. Hosts are told at once.{space}"),
         form,
     };
     Ok(page_with(code, &template))
