@@ -1,4 +1,4 @@
-//! The iSER header (RFC 7145): 28 bytes in front of every message. Pure.
+//! The iSER header (RFC 7145 §9.1 to §9.4): 28 bytes in front of every message. Pure.
 
 use crate::fabric::Remote;
 
@@ -8,7 +8,7 @@ pub const HEADER_LEN: usize = 28;
 /// What a message is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum IserHeader {
-    /// An iSCSI PDU follows. A SCSI Command brings the places of its data in the initiator's memory.
+    /// An iSCSI PDU follows (§9.2). A SCSI Command brings the places of its data in the initiator's memory.
     Control {
         /// Where Data-In go.
         read: Option<Remote>,
@@ -21,7 +21,7 @@ pub enum IserHeader {
     HelloReply(HelloReply),
 }
 
-/// The iSER Hello message.
+/// The iSER Hello message (§9.3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
     /// Highest version of the sender.
@@ -32,7 +32,7 @@ pub struct Hello {
     pub inbound_reads: u16,
 }
 
-/// The iSER HelloReply message.
+/// The iSER HelloReply message (§9.4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HelloReply {
     /// No version suits both.
@@ -54,6 +54,9 @@ pub enum StrangeHeader {
     /// A message type that RFC 7145 does not know.
     #[error("iSER header with unknown type {0:#x}")]
     Type(u8),
+    /// Hello and HelloReply are a header and nothing else (§10.1.3.3).
+    #[error("an iSER Hello of {0} bytes, which has to have 28")]
+    HelloLength(usize),
 }
 
 impl IserHeader {
@@ -62,7 +65,11 @@ impl IserHeader {
         let Some(header) = message.first_chunk::<HEADER_LEN>() else {
             return Err(StrangeHeader::Short(message.len()));
         };
-        match header[0] & TYPE_MASK {
+        let kind = header[0] & TYPE_MASK;
+        if matches!(kind, HELLO | HELLO_REPLY) && message.len() != HEADER_LEN {
+            return Err(StrangeHeader::HelloLength(message.len()));
+        }
+        match kind {
             CONTROL => Ok(Self::Control {
                 write: (header[0] & WRITE_VALID != 0).then(|| remote(&header[4..16])),
                 read: (header[0] & READ_VALID != 0).then(|| remote(&header[16..28])),
@@ -133,9 +140,9 @@ const TYPE_MASK: u8 = 0xf0;
 const CONTROL: u8 = 0x10;
 const HELLO: u8 = 0x20;
 const HELLO_REPLY: u8 = 0x30;
-/// W: the write STag and its base offset are valid.
+/// WSV: the write STag and its base offset are valid.
 const WRITE_VALID: u8 = 0x08;
-/// R: the read STag and its base offset are valid.
+/// RSV: the read STag and its base offset are valid.
 const READ_VALID: u8 = 0x04;
 /// REJ of a HelloReply.
 const REJECTED: u8 = 0x01;
@@ -178,21 +185,21 @@ mod tests {
     #[test]
     fn hello_and_its_reply_have_their_own_layouts() {
         let hello = IserHeader::Hello(Hello {
-            max_version: 1,
-            min_version: 0,
+            max_version: 10,
+            min_version: 9,
             inbound_reads: 4,
         });
         let bytes = hello.encode();
-        assert_eq!(bytes[..4], [0x20, 0x10, 0, 4]);
+        assert_eq!(bytes[..4], [0x20, 0xa9, 0, 4]);
         assert_eq!(IserHeader::decode(&bytes), Ok(hello));
         let reply = IserHeader::HelloReply(HelloReply {
             rejected: true,
-            max_version: 1,
-            version: 1,
+            max_version: 10,
+            version: 10,
             outbound_reads: 0x102,
         });
         let bytes = reply.encode();
-        assert_eq!(bytes[..4], [0x31, 0x11, 1, 2]);
+        assert_eq!(bytes[..4], [0x31, 0xaa, 1, 2]);
         assert_eq!(IserHeader::decode(&bytes), Ok(reply));
     }
 
@@ -200,5 +207,11 @@ mod tests {
     fn what_is_no_header_is_named() {
         assert_eq!(IserHeader::decode(&[0x10; 27]), Err(StrangeHeader::Short(27)));
         assert_eq!(IserHeader::decode(&[0x40; 28]), Err(StrangeHeader::Type(4)));
+        for kind in [0x20, 0x30] {
+            assert_eq!(
+                IserHeader::decode(&[kind; 29]),
+                Err(StrangeHeader::HelloLength(29))
+            );
+        }
     }
 }

@@ -1,6 +1,6 @@
-//! The keys of RFC 7145, as data for the login, and what came of them.
+//! The keys of RFC 7145 §6, as data for the login, and what came of them.
 
-use target_core::iscsi::{SegmentLengths, SessionParams, TransportKeys};
+use target_core::iscsi::{SegmentLengths, SessionParams, SessionType, TransportKeys};
 
 /// Longest data segment we take, bytes: with its headers a message fills a block of 16 KiB.
 pub const RECEIVE_LEN: usize = 15 * 1024;
@@ -15,7 +15,7 @@ pub fn transport_keys() -> TransportKeys {
             (INITIATOR_RECV, SEND_LEN.to_string()),
         ],
         declared: vec![
-            ("MaxOutstandingUnexpectedPDUs", UNEXPECTED_MAX.to_string()),
+            (UNEXPECTED, UNEXPECTED_MAX.to_string()),
             ("MaxAHSLength", AHS_MAX.to_string()),
         ],
         heard: &[SOLICITED_ONLY, HELLO_REQUIRED],
@@ -30,36 +30,58 @@ pub fn transport_keys() -> TransportKeys {
 }
 
 /// What a login agreed on beside `SessionParams`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Agreed {
     /// The initiator said so, or said otherwise, or nothing.
     pub(crate) solicited_only: Option<bool>,
-    /// A Hello exchange opens full feature phase.
-    pub(crate) hello: bool,
-    /// The initiator does not want RDMA.
-    pub(crate) refused: bool,
+    pub(crate) hello: HelloRule,
+    /// Messages that the initiator does not ask for and takes at once; `None` without a limit (§6.7).
+    pub(crate) unexpected_max: Option<usize>,
+    /// RDMA may be used: both ends have said so. There is none in a discovery session, and nothing to be said (§5.1, §6.3).
+    pub(crate) rdma: bool,
+}
+
+/// What the initiator said of the iSER Hello exchange (§5.1.3, §6.10).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum HelloRule {
+    /// Yes: it comes first.
+    Due,
+    /// Nothing: it may come first.
+    Allowed,
+    /// No.
+    Forbidden,
 }
 
 impl Agreed {
     pub(crate) fn of(params: &SessionParams) -> Self {
         let said = |key| {
             let (_, value) = params.transport.iter().find(|(name, _)| *name == key)?;
-            Some(value == "Yes")
+            Some(value.as_str())
         };
+        let yes = |key| said(key).map(|value| value == "Yes");
+        let discovery = params.session_type == SessionType::Discovery;
         Self {
-            solicited_only: said(SOLICITED_ONLY),
-            hello: said(HELLO_REQUIRED) == Some(true),
-            refused: said(RDMA_EXTENSIONS) == Some(false),
+            solicited_only: yes(SOLICITED_ONLY),
+            hello: match yes(HELLO_REQUIRED) {
+                Some(true) => HelloRule::Due,
+                None if !discovery => HelloRule::Allowed,
+                Some(false) | None => HelloRule::Forbidden,
+            },
+            unexpected_max: said(UNEXPECTED)
+                .and_then(|value| value.parse().ok())
+                .filter(|max| *max > 0),
+            rdma: discovery || yes(RDMA_EXTENSIONS) == Some(true),
         }
     }
 }
 
-/// Messages for which no command window answers: NOP-Out, immediate commands, task management.
+/// Messages for which no command window answers (§8.1.1.3): NOP-Out, immediate commands, task management.
 pub(crate) const UNEXPECTED_MAX: usize = 32;
 /// Longest data segment we send, bytes. Text and sense data are shorter.
 const SEND_LEN: usize = 8192;
 /// All additional header segments of a command, bytes: an extended CDB and a read length need 268.
 const AHS_MAX: usize = 512;
+const UNEXPECTED: &str = "MaxOutstandingUnexpectedPDUs";
 const RDMA_EXTENSIONS: &str = "RDMAExtensions";
 const TARGET_RECV: &str = "TargetRecvDataSegmentLength";
 const INITIATOR_RECV: &str = "InitiatorRecvDataSegmentLength";

@@ -15,6 +15,7 @@ mod send_queue;
 pub mod sim;
 mod tasks;
 mod unavailable;
+mod unexpected;
 #[cfg(feature = "verbs")]
 #[allow(unsafe_code, reason = "the way to C")]
 pub mod verbs;

@@ -1,8 +1,8 @@
 //! [`IserMover`]: messages, RDMA and receive credits between a queue pair and `target-core`.
 //!
 //! Data-In are written into the initiator's memory, the response follows as a message; Data-Out are read from it, by a
-//! chunk at a time. So no Data-In PDU and no R2T ever exists here, and the numbers that count them stay zero. Data that
-//! come with a command are copied once, out of the receive they came in.
+//! chunk at a time (RFC 7145 §9.5). So no Data-In PDU and no R2T ever exists here, the numbers that count them stay zero, and
+//! status never travels with data (§7.3.2). Data that come with a command are copied once, out of the receive they came in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use std::task::{Context, Poll, ready};
 
 use backstores::{BufPool, CHUNK, IoBuf};
 use bytes::Bytes;
-use iscsi_proto::pdu::{Request, Residual, Response, ScsiCommand, ScsiResponse, ScsiResponseCode};
+use iscsi_proto::pdu::{
+    LoginResponse, LoginStatus, Request, Residual, Response, ScsiCommand, ScsiResponse, ScsiResponseCode,
+};
 use iscsi_proto::{Ahs, BHS_LEN, DecodeError, Frame, Itt};
 use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
 use target_core::iscsi::SessionParams;
@@ -20,9 +22,10 @@ use tracing::debug;
 use crate::cm::CmHeader;
 use crate::fabric::{LinkEvent, LinkLost, QueuePair, Remote};
 use crate::header::{HEADER_LEN, Hello, HelloReply, IserHeader};
-use crate::keys::{Agreed, RECEIVE_LEN, UNEXPECTED_MAX};
+use crate::keys::{Agreed, HelloRule, RECEIVE_LEN, UNEXPECTED_MAX};
 use crate::send_queue::{Ended, SendQueue};
 use crate::tasks::{Effect, Rules, Tasks};
+use crate::unexpected::Unexpected;
 
 /// Moves iSCSI PDUs and SCSI data over one queue pair.
 #[derive(Debug)]
@@ -43,7 +46,10 @@ pub struct IserMover<Q> {
     withheld: Vec<IoBuf>,
     /// Commands the initiator may have under way, as the login's last response says.
     window: usize,
-    hello: HelloStage,
+    /// Full feature phase has begun.
+    is_enabled: bool,
+    hello: HelloRule,
+    unexpected: Unexpected,
     tap: Option<Arc<Tap>>,
 }
 
@@ -63,13 +69,6 @@ pub struct IserSetup {
 #[error("no memory for {0} messages: too many iSER connections")]
 pub struct NoMessageMemory(usize);
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum HelloStage {
-    /// Not agreed on, or done.
-    None,
-    Due,
-}
-
 impl<Q: QueuePair> IserMover<Q> {
     /// A mover over a queue pair that is about to be connected; its receives for the login are posted.
     pub fn new(qp: Q, setup: IserSetup) -> Result<Self, NoMessageMemory> {
@@ -88,7 +87,9 @@ impl<Q: QueuePair> IserMover<Q> {
             receives: 0,
             withheld: Vec::new(),
             window: 0,
-            hello: HelloStage::None,
+            is_enabled: false,
+            hello: HelloRule::Forbidden,
+            unexpected: Unexpected::default(),
             tap: None,
         };
         mover.offer_receives(LOGIN_RECEIVES)?;
@@ -159,33 +160,35 @@ impl<Q: QueuePair> IserMover<Q> {
         let header = IserHeader::decode(message).map_err(|error| framing(&error))?;
         match header {
             IserHeader::Control { read, write } => self.pdu(&message[HEADER_LEN..], read, write),
-            IserHeader::Hello(hello) if self.hello == HelloStage::Due => self.answer_hello(hello),
+            IserHeader::Hello(hello) if self.hello != HelloRule::Forbidden => self.answer_hello(hello),
             IserHeader::Hello(_) => Err(framing("an iSER Hello that was not agreed on")),
             IserHeader::HelloReply(_) => Err(framing("an iSER HelloReply from an initiator")),
         }
     }
 
-    /// Versions and the number of reads at once.
+    /// Versions and the number of reads at once (§5.1.3).
     fn answer_hello(&mut self, hello: Hello) -> Result<(), TransportClosed> {
-        self.hello = HelloStage::None;
-        let rejected = hello.min_version > VERSION;
+        self.hello = HelloRule::Forbidden;
         let reads = usize::from(hello.inbound_reads).min(self.qp.capabilities().reads_max);
         self.queue.limit_reads(reads);
+        let refusal = if !(hello.min_version..=hello.max_version).contains(&VERSION) {
+            Some("the initiator does not speak version 10 of iSER, the only one of RFC 7145")
+        } else if hello.inbound_reads > 0 && reads == 0 {
+            Some("the initiator counts on RDMA READs, of which the device has none")
+        } else {
+            None
+        };
         let reply = HelloReply {
-            rejected,
+            rejected: refusal.is_some(),
             max_version: VERSION,
-            version: hello.max_version.min(VERSION),
+            version: VERSION,
             outbound_reads: u16::try_from(reads).unwrap_or(u16::MAX),
         };
         let mut buf = self.message(HEADER_LEN);
         buf.copy_from_slice(&IserHeader::HelloReply(reply).encode());
         self.queue.push_send(buf, None);
-        if rejected {
-            return Err(framing(
-                "the initiator speaks only versions of iSER that are newer than ours",
-            ));
-        }
-        Ok(())
+        // §10.1.3.2: first it is told.
+        refusal.map_or(Ok(()), |refusal| Err(framing(refusal)))
     }
 
     fn pdu(
@@ -205,11 +208,13 @@ impl<Q: QueuePair> IserMover<Q> {
             return Err(framing("a message ends within its data segment"));
         };
         let bhs = *bhs;
-        if self.hello == HelloStage::Due {
+        if self.hello == HelloRule::Due {
             return Err(framing(
                 "the initiator began without the iSER Hello that it asked for",
             ));
         }
+        self.hello = HelloRule::Forbidden;
+        self.unexpected.received(&bhs);
         if let Some(tap) = self.tap.as_ref().filter(|tap| tap.is_on()) {
             tap.received(&bhs, ahs, data, Digests::default(), false);
         }
@@ -225,6 +230,10 @@ impl<Q: QueuePair> IserMover<Q> {
                 self.notices.push_back(Notify::ExpStatSn(pdu.exp_stat_sn));
                 self.tasks.data_out(&bhs, &pdu, data);
                 self.apply_effects();
+            }
+            // Nothing is ever lost, so to ask for it again is a protocol error (§7.3.11), like a second login (§7.3.9).
+            Ok((Request::Snack(_) | Request::Login(_), _)) if self.is_enabled => {
+                self.notices.push_back(Notify::OutOfPlace { bhs });
             }
             Ok((pdu, _)) => {
                 let data = Bytes::copy_from_slice(data);
@@ -256,6 +265,12 @@ impl<Q: QueuePair> IserMover<Q> {
         while let Some(effect) = self.tasks.next_effect() {
             match effect {
                 Effect::Tell(notify) => self.notices.push_back(notify),
+                Effect::Fetch(..) if self.queue.reads_max() == 0 => {
+                    // §7.3.6
+                    self.fail(framing(
+                        "a command needs data, and the initiator serves no RDMA READ",
+                    ));
+                }
                 Effect::Fetch(get, from) => self.queue.push_read(get.itt, get.buf, get.filled, from),
             }
         }
@@ -268,6 +283,9 @@ impl<Q: QueuePair> IserMover<Q> {
     }
 
     fn push(&mut self, pdu: &Response, data: &[u8], invalidate: Option<u32>) {
+        if let Err(too_many) = self.unexpected.send(pdu) {
+            return self.fail(framing(&too_many));
+        }
         let frame = Frame {
             ahs_len: 0,
             data_len: data.len(),
@@ -307,6 +325,29 @@ impl<Q: QueuePair> IserMover<Q> {
         (commands + unsolicited).min(self.qp.capabilities().receive_depth)
     }
 
+    /// The login's last response, which is still here, says no instead of yes (§10.1.3.1), and nothing follows it.
+    fn refuse_login(&mut self, status: LoginStatus, reason: TransportClosed) {
+        let response = self.queue.last_send_mut().and_then(|message| {
+            let bhs = message[HEADER_LEN..].first_chunk_mut()?;
+            let Ok(Response::Login(response)) = Response::decode(bhs) else {
+                return None;
+            };
+            Some((bhs, response))
+        });
+        if let Some((bhs, response)) = response {
+            let data_len = Frame::of(bhs).data_len;
+            let refusal = LoginResponse {
+                transit: false,
+                next_stage: response.current_stage,
+                status,
+                ..response
+            };
+            *bhs = Response::Login(refusal).encode();
+            Frame { ahs_len: 0, data_len }.stamp(bhs);
+        }
+        self.fail(reason);
+    }
+
     fn fail(&mut self, closed: TransportClosed) {
         self.closed.get_or_insert(closed);
     }
@@ -325,21 +366,19 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
 
     fn enable(&mut self, params: &SessionParams) {
         let agreed = Agreed::of(params);
-        if agreed.refused {
-            return self.fail(framing(
-                "the initiator wants RDMAExtensions=No on an RDMA connection",
-            ));
+        if !agreed.rdma {
+            let reason = "the initiator did not agree to RDMAExtensions=Yes, without which there is no iSER";
+            return self.refuse_login(LoginStatus::InitiatorError, framing(reason));
         }
-        if agreed.hello {
-            self.hello = HelloStage::Due;
-        }
+        self.is_enabled = true;
+        self.hello = agreed.hello;
+        self.unexpected.limit(agreed.unexpected_max);
         // Linux and what descends from it never speak of the key, and name the place behind the unasked data; they are
-        // known by the private data of their connection request. For all others the default of RFC 7145 holds.
-        let solicited_only = agreed.solicited_only;
+        // known by the private data of their connection request. For all others the default of §6.9 holds.
         let linux = self.peer.is_some_and(|peer| peer.no_zero_based_addresses);
         self.tasks.set_rules(Rules {
             first_burst_len: length(params.first_burst_len),
-            solicited_only: solicited_only.unwrap_or(linux),
+            solicited_only: agreed.solicited_only.unwrap_or(linux),
         });
         let receives = self.receives_for(params);
         debug!(
@@ -348,9 +387,12 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
             invalidate = self.remote_invalidate,
             "iSER is agreed"
         );
-        // Before the login's last response, after which the initiator uses them.
+        // Before the login's last response, after which the initiator uses them (§5.1.2).
         if let Err(error) = self.offer_receives(receives) {
-            self.fail(TransportClosed::Io(error.to_string()));
+            self.refuse_login(
+                LoginStatus::OutOfResources,
+                TransportClosed::Io(error.to_string()),
+            );
         }
     }
 
@@ -482,8 +524,8 @@ const IMMEDIATE_MAX: usize = 16;
 const WINDOW_MAX: usize = 4096;
 /// Unsent bytes at which receives are kept back: above the Data-In that a connection may have in flight.
 const UNSENT_MAX: usize = 8 * 1024 * 1024;
-/// The version of iSER that we speak.
-const VERSION: u8 = 1;
+/// The version of iSER that RFC 7145 is (§9.3). The one of RFC 5046 has another header.
+const VERSION: u8 = 10;
 
 #[cfg(test)]
 mod tests;

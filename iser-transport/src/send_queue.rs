@@ -1,7 +1,7 @@
 //! What waits for a place in the send queue of the queue pair, what is under way, and what its end means. Pure.
 //!
 //! Sends and writes keep their order: a response never overtakes its data. Reads have a queue of their own, so that one
-//! more than the peer serves at once does not hold up everything behind it.
+//! more than the peer serves at once (RFC 7145 §8.2) does not hold up everything behind it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -81,9 +81,22 @@ impl SendQueue {
         }
     }
 
-    /// The peer serves fewer reads at once than its connection request said.
+    /// The peer serves fewer reads at once than its connection request said, perhaps none.
     pub(crate) fn limit_reads(&mut self, reads_max: usize) {
-        self.reads_max = self.reads_max.min(reads_max.max(1));
+        self.reads_max = self.reads_max.min(reads_max);
+    }
+
+    /// Reads that may be under way at once.
+    pub(crate) fn reads_max(&self) -> usize {
+        self.reads_max
+    }
+
+    /// The message that was queued last, if nothing has gone out since.
+    pub(crate) fn last_send_mut(&mut self) -> Option<&mut IoBuf> {
+        match self.waiting.back_mut() {
+            Some((Work::Send { buf, .. }, _)) => Some(buf),
+            _ => None,
+        }
     }
 
     pub(crate) fn push_send(&mut self, buf: IoBuf, invalidate: Option<u32>) {

@@ -1,5 +1,5 @@
 //! What the initiator said of the data of its commands: the places in its memory, and what it sends without being
-//! asked. Pure.
+//! asked (RFC 7145 §7.3.1, §7.3.4). Pure.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -25,7 +25,7 @@ pub(crate) struct Tasks {
 pub(crate) struct Rules {
     /// FirstBurstLength, bytes.
     pub(crate) first_burst_len: usize,
-    /// The place of Data-Out begins with the first byte that is not sent unasked (TaggedBufferForSolicitedDataOnly).
+    /// The place of Data-Out begins with the first byte that is not sent unasked (TaggedBufferForSolicitedDataOnly, §6.9).
     pub(crate) solicited_only: bool,
 }
 
@@ -108,12 +108,13 @@ impl Tasks {
         Ok(())
     }
 
-    /// Where Data-In of a task go.
+    /// Where Data-In of a task go (§7.3.5).
     pub(crate) fn read_place(&self, itt: Itt) -> Option<Remote> {
         self.tasks.get(&itt.0)?.read
     }
 
-    /// The tag that the response of a task may make invalid. There is room for one; the other stays the initiator's.
+    /// The tag that the response of a task may make invalid: that of Data-In, if there are two, since there is room for one
+    /// (§7.3.2). The other stays the initiator's.
     pub(crate) fn tag(&self, itt: Itt) -> Option<u32> {
         let task = self.tasks.get(&itt.0)?;
         task.read.or(task.write).map(|place| place.stag)
@@ -136,7 +137,7 @@ impl Tasks {
         let Some(task) = self.tasks.get_mut(&itt.0) else {
             let swallowed = pdu.ttt == Ttt::RESERVED && self.swallowed.contains(&itt.0);
             if !swallowed {
-                self.tell(Notify::StrayDataOut { bhs: *bhs });
+                self.tell(Notify::OutOfPlace { bhs: *bhs });
             } else if pdu.is_final {
                 self.swallowed.remove(&itt.0);
             }
@@ -146,7 +147,7 @@ impl Tasks {
         let unsolicited = task.unsolicited.as_mut();
         let expecting = |unsolicited: &&mut Unsolicited| !unsolicited.complete && pdu.ttt == Ttt::RESERVED;
         let Some(unsolicited) = unsolicited.filter(expecting) else {
-            return self.tell(Notify::StrayDataOut { bhs: *bhs });
+            return self.tell(Notify::OutOfPlace { bhs: *bhs });
         };
         unsolicited.complete = pdu.is_final;
         if broken {

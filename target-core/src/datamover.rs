@@ -167,8 +167,9 @@ pub enum Notify {
     },
     /// Answer to [`DataMover::release_task`].
     Released(Itt),
-    /// A Data-Out that fits no task or R2T we know: Reject with this header (§11.17.1 protocol error).
-    StrayDataOut {
+    /// A Data-Out that fits no task or R2T we know, or a PDU that this transport does not know: Reject with this header
+    /// (§11.17.1 protocol error).
+    OutOfPlace {
         /// The header as it came.
         bhs: [u8; iscsi_proto::BHS_LEN],
     },

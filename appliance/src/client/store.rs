@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Api, job};
 use crate::error::StartError;
@@ -20,6 +20,12 @@ pub(crate) enum StoreCommand {
         /// Size of a new file, such as 10G.
         #[arg(long)]
         size: Option<String>,
+        /// Fill the new file with zeroes, so that all its space is taken; a job does that.
+        #[arg(long, requires = "size")]
+        zero: bool,
+        /// With --zero: return when it is done.
+        #[arg(long, requires = "zero")]
+        wait: bool,
     },
     /// Make a file larger.
     Grow { id: String, size: String },
@@ -52,7 +58,13 @@ pub(super) fn run(api: &Api, command: StoreCommand) -> Result<(), StartError> {
     };
     match command {
         StoreCommand::List => api.show(&api.get("/status")?["stores"]),
-        StoreCommand::Create { id, place, size } => {
+        StoreCommand::Create {
+            id,
+            place,
+            size,
+            zero,
+            wait,
+        } => {
             let (kind, what) = place.split_once(':').unwrap_or((&place, ""));
             let place = match kind {
                 "file" => {
@@ -65,7 +77,12 @@ pub(super) fn run(api: &Api, command: StoreCommand) -> Result<(), StartError> {
                     return Err(StartError::option("store create", &place, problem));
                 }
             };
-            api.show(&api.send("POST", "/stores", &json!({"id": id, "place": place}))?)
+            let store = json!({"id": id, "place": place});
+            if zero {
+                begun(api, "/jobs", &json!({"kind": "zero", "store": store}), wait)
+            } else {
+                api.show(&api.send("POST", "/stores", &store)?)
+            }
         }
         StoreCommand::Grow { id, size } => {
             let patch = json!({"place": {"size": bytes(&size)?}});
@@ -79,15 +96,16 @@ pub(super) fn run(api: &Api, command: StoreCommand) -> Result<(), StartError> {
             wait,
         } => {
             let body = json!({"id": new, "path": path, "encrypt": encrypt});
-            let begun = api.send("POST", &format!("/stores/{id}/clone"), &body)?;
-            if wait {
-                job::wait(api, begun)
-            } else {
-                api.show(&begun)
-            }
+            begun(api, &format!("/stores/{id}/clone"), &body, wait)
         }
         StoreCommand::Delete { id, delete_data } => {
             api.delete(&format!("/stores/{id}?delete-data={delete_data}"))
         }
     }
+}
+
+/// Begins a job, and waits for its end when that is wanted.
+fn begun(api: &Api, path: &str, body: &Value, wait: bool) -> Result<(), StartError> {
+    let job = api.send("POST", path, body)?;
+    if wait { job::wait(api, job) } else { api.show(&job) }
 }

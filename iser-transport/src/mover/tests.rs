@@ -15,6 +15,8 @@ use super::*;
 use crate::initiator::{Initiator, Message, Opened};
 use crate::sim::{SimQueuePair, Weather, link};
 
+mod rules;
+
 struct Pair {
     mover: IserMover<SimQueuePair>,
     initiator: Initiator,
@@ -136,6 +138,19 @@ fn login_response(window: u32) -> Response {
         max_cmd_sn: Sn(window),
         status: LoginStatus::Success,
     })
+}
+
+/// What a login over RDMA agrees on, with these keys of its own.
+fn agreed(keys: &[(&'static str, &str)]) -> SessionParams {
+    let rdma = [("RDMAExtensions", "Yes")];
+    let transport = rdma
+        .iter()
+        .chain(keys)
+        .map(|(key, value)| (*key, (*value).to_owned()));
+    SessionParams {
+        transport: transport.collect(),
+        ..SessionParams::default()
+    }
 }
 
 impl Pair {
@@ -291,7 +306,7 @@ async fn a_response_invalidates_only_for_who_wants_it() {
 async fn data_out_are_read_behind_what_came_with_the_command() {
     for solicited_only in [true, false] {
         let mut pair = pair_with(Weather::default(), solicited_only.then_some(LINUX));
-        pair.full_feature(8, &SessionParams::default()).await;
+        pair.full_feature(8, &agreed(&[])).await;
         pair.initiator.solicited_only = solicited_only;
         let data = pattern(10_000);
         let opened = Opened {
@@ -329,7 +344,7 @@ async fn no_more_reads_are_under_way_than_were_agreed_on() {
         ..Weather::default()
     };
     let mut pair = pair(weather);
-    pair.full_feature(16, &SessionParams::default()).await;
+    pair.full_feature(16, &agreed(&[])).await;
     for itt in 1..=10 {
         let opened = Opened {
             data_out: vec![u8::try_from(itt).unwrap(); 512],
@@ -397,7 +412,7 @@ async fn a_release_drops_what_was_not_posted_yet_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_whole_window_of_messages_finds_receives() {
     let mut pair = pair(Weather::default());
-    pair.full_feature(128, &SessionParams::default()).await;
+    pair.full_feature(128, &agreed(&[])).await;
     for itt in 0..128 {
         pair.initiator.command(
             command(itt, 512, false),
@@ -425,7 +440,7 @@ async fn a_whole_window_of_messages_finds_receives() {
 #[tokio::test(start_paused = true)]
 async fn a_flood_without_reading_answers_gets_no_more_receives() {
     let mut pair = pair(Weather::default());
-    pair.full_feature(4, &SessionParams::default()).await;
+    pair.full_feature(4, &agreed(&[])).await;
     let opened = Opened {
         room: 16 << 20,
         ..Opened::default()
@@ -446,41 +461,6 @@ async fn a_flood_without_reading_answers_gets_no_more_receives() {
         pair.mover.recycle(buf);
     }
     assert_eq!(pair.mover.withheld.len(), receives);
-}
-
-#[tokio::test(start_paused = true)]
-async fn hello_is_answered_when_it_was_agreed_on_and_ends_the_connection_otherwise() {
-    let hello = Hello {
-        max_version: 3,
-        min_version: 0,
-        inbound_reads: 2,
-    };
-    let weather = Weather {
-        reads_max: 4,
-        ..Weather::default()
-    };
-    let mut agreed = pair(weather);
-    let params = SessionParams {
-        transport: vec![("iSERHelloRequired", "Yes".into())],
-        ..SessionParams::default()
-    };
-    agreed.full_feature(8, &params).await;
-    agreed.initiator.hello(hello);
-    let Message::HelloReply(reply) = agreed.answer().await else {
-        panic!()
-    };
-    let expected = HelloReply {
-        rejected: false,
-        max_version: 1,
-        version: 1,
-        outbound_reads: 2,
-    };
-    assert_eq!(reply, expected);
-
-    let mut other = pair(weather);
-    other.full_feature(8, &SessionParams::default()).await;
-    other.initiator.hello(hello);
-    assert_eq!(other.closed().await, "an iSER Hello that was not agreed on");
 }
 
 #[tokio::test(start_paused = true)]

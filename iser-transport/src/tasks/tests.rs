@@ -144,7 +144,7 @@ fn unsolicited_data_of_a_command_that_ended_are_swallowed_and_others_are_stray()
     send(&mut tasks, 1, 10, &[0; 10], true);
     assert!(tasks.next_effect().is_none());
     send(&mut tasks, 0, 0, &[0; 10], true);
-    assert!(matches!(told(&mut tasks), Notify::StrayDataOut { .. }));
+    assert!(matches!(told(&mut tasks), Notify::OutOfPlace { .. }));
 }
 
 #[test]

@@ -128,7 +128,7 @@ impl DataOutBook {
 
     fn stray(&mut self, bhs: &[u8; BHS_LEN]) -> Verdict {
         self.effects
-            .push_back(Effect::Tell(Notify::StrayDataOut { bhs: *bhs }));
+            .push_back(Effect::Tell(Notify::OutOfPlace { bhs: *bhs }));
         NOWHERE
     }
 

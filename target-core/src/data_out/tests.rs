@@ -197,9 +197,9 @@ fn release_while_a_payload_is_landing_keeps_the_buffer_sound() {
 fn data_for_nothing_we_know_are_stray() {
     let mut book = DataOutBook::new(RULES);
     send(&mut book, Ttt(9), 0, 0, 16, true, 0);
-    assert!(matches!(told(&mut book), Notify::StrayDataOut { .. }));
+    assert!(matches!(told(&mut book), Notify::OutOfPlace { .. }));
     send(&mut book, Ttt::RESERVED, 0, 0, 16, true, 0);
-    assert!(matches!(told(&mut book), Notify::StrayDataOut { .. }));
+    assert!(matches!(told(&mut book), Notify::OutOfPlace { .. }));
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn during_login(login: &mut LoginPhase, notify: Notify, actions: &mut VecDeque<A
         Notify::Malformed { error, .. } => login.malformed(error, actions),
         Notify::Unsolicited { .. }
         | Notify::DataOut { .. }
-        | Notify::StrayDataOut { .. }
+        | Notify::OutOfPlace { .. }
         | Notify::ExpStatSn(_) => login.misplaced("SCSI Data-Out", actions),
         Notify::DataDigestError { .. } => login.misplaced("a PDU with a data digest", actions),
         // Nothing was asked to be let go of.

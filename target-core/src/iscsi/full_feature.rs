@@ -146,7 +146,7 @@ impl FullFeature {
                 self.tmfs.released(itt);
                 self.answer_tmfs(now, actions);
             }
-            Notify::StrayDataOut { bhs } => self.reject(link, &bhs, RejectReason::ProtocolError, actions),
+            Notify::OutOfPlace { bhs } => self.reject(link, &bhs, RejectReason::ProtocolError, actions),
             // Where data are asked for again and again, each of them is progress; else a wish that is fulfilled.
             Notify::ExpStatSn(_) if self.params.error_recovery_level > 0 => self.tasks.data_came(now),
             Notify::Unsolicited { .. } | Notify::ExpStatSn(_) => {}
@@ -379,7 +379,7 @@ fn exp_stat_sn(notify: &Notify) -> Option<Sn> {
         | Notify::DataOut { .. }
         | Notify::Malformed { .. }
         | Notify::Released(_)
-        | Notify::StrayDataOut { .. }
+        | Notify::OutOfPlace { .. }
         | Notify::Unsolicited { .. } => None,
     }
 }

@@ -37,11 +37,11 @@ pub struct TransportKeys {
     /// Keys that are negotiated, with the value we want: of numbers the smaller holds, a boolean is Yes when both
     /// want it, of a list the initiator must offer ours.
     pub values: Vec<(&'static str, String)>,
-    /// Keys that each side declares, with our value, told to an initiator that has declared its own: the most common one
+    /// Numbers that each side declares, with our value, told to an initiator that has declared its own: the most common one
     /// gives up a login in which it hears a key that it does not know. Its value comes back in
     /// [`SessionParams::transport`].
     pub declared: Vec<(&'static str, String)>,
-    /// Keys that the initiator alone declares. Its value comes back in [`SessionParams::transport`].
+    /// Booleans that the initiator alone declares. Its value comes back in [`SessionParams::transport`].
     pub heard: &'static [&'static str],
     /// The transport has lengths of its own in place of both sides' MaxRecvDataSegmentLength.
     pub lengths: Option<&'static SegmentLengths>,

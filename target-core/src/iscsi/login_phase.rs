@@ -238,12 +238,14 @@ impl JoiningLogin {
     ) -> Option<Link> {
         let (pending, pdu) = self.0.pending.take()?;
         let (answer, own) = pending.admitted(pdu.tsih);
+        // What the connection itself said of them comes first.
+        let transport = own.transport.iter().chain(&session.transport).cloned().collect();
         let params = SessionParams {
             header_digest: own.header_digest,
             data_digest: own.data_digest,
             max_recv_data_segment_len: own.max_recv_data_segment_len,
             max_send_data_segment_len: own.max_send_data_segment_len,
-            transport: own.transport,
+            transport,
             ..session.clone()
         };
         let Response::Login(mut response) = self.0.response(&pdu, &answer) else {

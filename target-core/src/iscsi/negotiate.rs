@@ -11,7 +11,7 @@ use iscsi_proto::pdu::{LoginStage, LoginStatus};
 use iscsi_proto::text::{KeyValue, parse_boolean, parse_list, parse_number};
 
 use super::refusal::{Refusal, excerpt};
-use super::{SessionParams, SessionType, TransportKeys};
+use super::{SegmentLengths, SessionParams, SessionType, TransportKeys};
 use crate::control::Parameters;
 
 /// What was said so far, and what it came to.
@@ -121,7 +121,7 @@ impl Negotiation {
         // §13.14: never more than MaxBurstLength, also where a default meets a negotiated value.
         params.first_burst_len = params.first_burst_len.min(params.max_burst_len);
         if let Some(lengths) = self.transport.lengths {
-            let agreed = |key| in_range(find_agreed(&params.transport, key)?, 512..=0x00ff_ffff);
+            let agreed = |key| in_range(find_agreed(&params.transport, key)?, SEGMENT_LENGTHS);
             let (receive, send) = (agreed(lengths.receive), agreed(lengths.send));
             params.max_recv_data_segment_len = receive.unwrap_or(lengths.default);
             params.max_send_data_segment_len = send.unwrap_or(lengths.default);
@@ -278,10 +278,16 @@ impl Negotiation {
     /// Keys of the transport; any other key is unknown.
     fn answer_transport(&mut self, key: &str, value: &str) -> Option<String> {
         if let Some((name, ours)) = self.transport.declared.iter().find(|(name, _)| *name == key) {
+            if parse_number(value).is_err() {
+                return Some(REJECT.to_owned());
+            }
             self.params.transport.push((name, value.to_owned()));
             return Some(ours.clone());
         }
         if let Some(name) = self.transport.heard.iter().find(|name| **name == key) {
+            if parse_boolean(value).is_err() {
+                return Some(REJECT.to_owned());
+            }
             self.params.transport.push((name, value.to_owned()));
             return None;
         }
@@ -289,7 +295,10 @@ impl Negotiation {
             // An answer to nothing must not be answered, or two polite sides never stop.
             return (!CONSTANTS.contains(&value)).then(|| NOT_UNDERSTOOD.to_owned());
         };
-        let Some(agreed) = agree_transport(ours, value) else {
+        let is_length = |lengths: &SegmentLengths| key == lengths.receive || key == lengths.send;
+        let out_of_range =
+            self.transport.lengths.is_some_and(is_length) && in_range(value, SEGMENT_LENGTHS).is_none();
+        let Some(agreed) = agree_transport(ours, value).filter(|_| !out_of_range) else {
             return Some(REJECT.to_owned());
         };
         self.params.transport.push((name, agreed.clone()));
@@ -348,6 +357,8 @@ pub(super) fn in_range(value: &str, range: std::ops::RangeInclusive<u32>) -> Opt
     range.contains(&number).then_some(number)
 }
 
+/// §13.12
+const SEGMENT_LENGTHS: std::ops::RangeInclusive<u32> = 512..=0x00ff_ffff;
 pub(super) const REJECT: &str = "Reject";
 pub(super) const NOT_UNDERSTOOD: &str = "NotUnderstood";
 pub(super) const MAX_RECV: &str = "MaxRecvDataSegmentLength";

@@ -226,7 +226,8 @@ verify() {
   shift 4
   fio --name=verify --filename="$disk" --rw=randwrite --bs="$size" --size="${mib}m" --iodepth=32 --ioengine=libaio \
     --direct=1 --verify=crc32c --verify_fatal=1 --randseed="$seed" --output-format=terse --terse-version=3 \
-    "$@" >"/run/fio.${disk##*/}" || fail "fio: status $? (block size $size on $disk)"
+    "$@" >"/run/fio.${disk##*/}" 2>/run/fio.errors ||
+    fail "fio: status $? (block size $size on $disk): $(tee /dev/stderr </run/fio.errors | tail -n 1)"
   # Fields of the terse format: 5 error, 6 KiB read, 47 KiB written.
   result=$(awk -F';' '{ print $5, $6, $47 }' "/run/fio.${disk##*/}")
   expect "fio's error, KiB read and written (block size $size on $disk)" "0 $((mib * 1024)) $((mib * 1024))" "$result"

@@ -159,7 +159,7 @@ async fn open(
     });
     let mut data = offer(scene, id, tsih, max_recv, random);
     if let Some(make) = rdma {
-        offer_rdma(&mut data, max_recv, make);
+        offer_rdma(&mut data, tsih, max_recv, make);
     }
     let is_lossy = is_lossy(scene, id, rdma.is_some());
     let mischief = if is_lossy { scene.mischief } else { 0 };
@@ -237,10 +237,14 @@ fn connect(scene: &Scene, rdma: Option<Make>, random: &mut Random) -> (Sender, R
     under_session(initiator, make, random)
 }
 
-fn offer_rdma(text: &mut Vec<u8>, max_recv: usize, make: Make) {
-    push_pair(text, "RDMAExtensions", "Yes");
+/// Those of RFC 7145; what concerns the whole session is said where it begins.
+fn offer_rdma(text: &mut Vec<u8>, tsih: Tsih, max_recv: usize, make: Make) {
     push_pair(text, "InitiatorRecvDataSegmentLength", &max_recv.to_string());
     push_pair(text, "TargetRecvDataSegmentLength", "8192");
+    if tsih != Tsih::NEW {
+        return;
+    }
+    push_pair(text, "RDMAExtensions", "Yes");
     if let Some(only) = make.solicited_only {
         let only = if only { "Yes" } else { "No" };
         push_pair(text, "TaggedBufferForSolicitedDataOnly", only);

@@ -21,6 +21,7 @@ mod login_failures;
 mod luns;
 mod negotiated;
 mod notice;
+mod object;
 mod reservations;
 mod rule;
 mod sessions;

@@ -27,7 +27,7 @@ pub(super) async fn grow(
     let model = web.control().model();
     let (map, _, store) = parts(&model, &key)?;
     let Some(size) = request::read_size(&mut form) else {
-        return detail::render(&web, &visitor, &key, form);
+        return detail::render(&web, &visitor, &key, form).await;
     };
     let Place::File { path, .. } = &store.place else {
         form.complain(
@@ -35,7 +35,7 @@ pub(super) async fn grow(
             "cannot be set here",
             "a device grows by itself; anything else is made anew",
         );
-        return detail::render(&web, &visitor, &key, form);
+        return detail::render(&web, &visitor, &key, form).await;
     };
     let place = Place::File {
         path: path.clone(),
@@ -60,7 +60,7 @@ pub(super) async fn grow(
         Err(error) => {
             let place = |path: &str| path.starts_with("stores/").then_some("size");
             form.refuse(&Refusal::from(error), place);
-            detail::render(&web, &visitor, &key, form)
+            detail::render(&web, &visitor, &key, form).await
         }
     }
 }
@@ -159,6 +159,7 @@ async fn carry_out(
             frame: visitor.frame(Section::Luns, words.question),
             effects: vec![words.effect.to_owned()],
             uses,
+            feels: true,
             choices: Vec::new(),
             action: format!("{href}/{what}"),
             hidden: form.fields(),

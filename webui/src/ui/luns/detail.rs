@@ -7,6 +7,7 @@ use management::control::SessionStatus;
 use management::live::StoreStatus;
 use management::model::{Cache, Device, LunMap, Place, Store, Target, Unit};
 
+use super::request::space_beside;
 use crate::ui::connect::{self, Ways};
 use crate::ui::form::Form;
 use crate::ui::frame::{Frame, Section, page_with};
@@ -34,6 +35,10 @@ struct DetailPage {
     /// Not a disc: it can be written and have another size later.
     is_disk: bool,
     ways: Ways,
+    /// Below the field for the new size.
+    grow_hint: String,
+    /// Where the disk is mapped once more.
+    map_href: String,
     has_rule: bool,
     chap: bool,
     sessions: Vec<SessionStatus>,
@@ -71,11 +76,11 @@ pub(super) async fn show(
     visitor: Visitor,
     Path((target, lun)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
-    render(&web, &visitor, &format!("{target}/{lun}"), Form::default())
+    render(&web, &visitor, &format!("{target}/{lun}"), Form::default()).await
 }
 
 /// The page with the form to grow it as it stands.
-pub(super) fn render(web: &Web, visitor: &Visitor, key: &str, form: Form) -> Result<Response, Refusal> {
+pub(super) async fn render(web: &Web, visitor: &Visitor, key: &str, form: Form) -> Result<Response, Refusal> {
     let snapshot = Snapshot::of(web);
     let model = &snapshot.model;
     let gone = || Refusal::not_found("LUN");
@@ -84,6 +89,7 @@ pub(super) fn render(web: &Web, visitor: &Visitor, key: &str, form: Form) -> Res
     let unit = model.get::<Unit>(map.unit.as_str()).ok_or_else(gone)?;
     let store = model.get::<Store>(unit.store.as_str()).ok_or_else(gone)?;
     let status = snapshot.store(store.id.as_str());
+    let space = space_beside(web, store).await;
     let others = model
         .all::<LunMap>()
         .filter(|it| it.unit == unit.id && *it != map);
@@ -103,6 +109,16 @@ pub(super) fn render(web: &Web, visitor: &Visitor, key: &str, form: Form) -> Res
         can_grow: matches!(store.place, Place::File { .. }) && !store.protection && store.encrypt.is_none(),
         is_disk: unit.device == Device::Disk,
         ways: connect::ways(web, target, map, visitor.host()),
+        grow_hint: format!(
+            "Larger than it is. Hosts are told at once; the file system in it is grown on the host, by the commands below.{space}"
+        ),
+        map_href: format!(
+            "/new/lun?{}",
+            show::query(&[
+                ("existing", &format!("unit:{}", unit.id)),
+                ("target", &map.target.to_string())
+            ])
+        ),
         has_rule: model.access_of(&target.name).next().is_some(),
         chap: target.authentication.method == management::model::Method::Chap,
         sessions: snapshot.sessions_of(&target.name.to_string()).cloned().collect(),

@@ -38,7 +38,7 @@ fn arrivals() -> Vec<(&'static str, Event)> {
             "stray Data-Out",
             Event::Notify(
                 LinkId::LEADING,
-                Notify::StrayDataOut {
+                Notify::OutOfPlace {
                     bhs: Request::DataOut(data_out()).encode(),
                 },
             ),

@@ -189,7 +189,7 @@ fn status_numbers_have_no_gap() {
     peer.read(0x10, 0);
     let done = status::good(peer.task(0x10));
     let events = [
-        Event::Notify(LinkId::LEADING, Notify::StrayDataOut { bhs: [5; 48] }),
+        Event::Notify(LinkId::LEADING, Notify::OutOfPlace { bhs: [5; 48] }),
         Event::Notify(
             LinkId::LEADING,
             Notify::Control {

@@ -230,6 +230,46 @@ fn a_transport_with_lengths_of_its_own_overrides_the_usual_ones() {
 }
 
 #[test]
+fn values_that_transport_keys_cannot_have_are_rejected() {
+    let mut link = link();
+    link.keys = TransportKeys {
+        values: vec![("TargetRecvDataSegmentLength", "15360".to_owned())],
+        declared: vec![("MaxAHSLength", "512".to_owned())],
+        heard: &["TaggedBufferForSolicitedDataOnly"],
+        lengths: Some(&SegmentLengths {
+            receive: "TargetRecvDataSegmentLength",
+            send: "InitiatorRecvDataSegmentLength",
+            default: 8192,
+        }),
+        ..TransportKeys::default()
+    };
+    let pairs = [
+        NAMES,
+        &[
+            ("TargetRecvDataSegmentLength", "511"),
+            ("MaxAHSLength", "long"),
+            ("TaggedBufferForSolicitedDataOnly", "maybe"),
+        ],
+    ]
+    .concat();
+    let (admission, answer) = Script::over(link, directory(target()))
+        .go(LoginStage::Operational, LoginStage::FullFeature, &pairs)
+        .admitted();
+    assert_eq!(
+        said(&answer),
+        [
+            "MaxAHSLength=Reject",
+            "MaxRecvDataSegmentLength=262144",
+            "TaggedBufferForSolicitedDataOnly=Reject",
+            "TargetPortalGroupTag=1",
+            "TargetRecvDataSegmentLength=Reject",
+        ]
+    );
+    assert_eq!(admission.params.transport, []);
+    assert_eq!(admission.params.max_recv_data_segment_len, 8192);
+}
+
+#[test]
 fn a_reliable_transport_agrees_on_no_digests_whatever_the_target_insists_on() {
     let mut link = link();
     link.keys.reliable = true;
