@@ -121,7 +121,7 @@ wrong_secret() {
 }
 
 no_chap() {
-  iscsiadm -m node -T $target -p "$portal" -o update -n node.session.auth.authmethod -v None
+  node $target "$portal"
   fails_with 24 'authorization failure' $target
   explained 'requires CHAP' 'switch CHAP on'
 }

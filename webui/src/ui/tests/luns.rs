@@ -187,6 +187,9 @@ async fn the_commands_have_portal_target_number_and_chap_name() {
             "-ChapUsername &#39;o&#39;&#39;neil&#39;",
             &format!("target={TARGET},lun=0"),
             "esxcli iscsi adapter discovery sendtarget add",
+            "Only programs on this machine reach the portal",
+            "id=\"grown\"",
+            &format!("iscsiadm -m node -T {TARGET} -p {address} --rescan"),
         ],
     );
     answer.lacks(&[SECRET]);
@@ -358,7 +361,7 @@ async fn a_lun_grows_becomes_read_only_and_is_switched_off_and_on() {
     browser
         .post(&format!("{}/grow", page()), &[("size", "2 MiB")])
         .await
-        .leads_to(&page());
+        .leads_to(&format!("{}#grown", page()));
     browser.get(&page()).await.says(200, &["2 MiB"]);
     let answer = browser
         .post(&format!("{}/grow", page()), &[("size", "1 MiB")])
