@@ -23,6 +23,7 @@ use webui::{Peer, Web, router, serve_tcp, serve_unix, server_config};
 
 use crate::cli::ServeArgs;
 use crate::error::StartError;
+use crate::interfaces;
 
 /// The socket's name in the state directory.
 pub(crate) const SOCKET: &str = "lunaport.sock";
@@ -209,9 +210,15 @@ fn set_up_token(args: &ServeArgs) -> Result<Option<String>, StartError> {
     Ok(Some(token))
 }
 
-/// What the certificate that is made is for.
+/// What the certificate that is made is for: the names and addresses by which this machine is reached at `address`.
 fn names(address: SocketAddr) -> Vec<String> {
-    let mut names = vec!["localhost".to_owned(), address.ip().to_string()];
+    let mut names = vec!["localhost".to_owned()];
+    if address.ip().is_unspecified() {
+        let own = interfaces::addresses().into_iter();
+        names.extend(own.map(|ip| ip.to_string()));
+    } else {
+        names.push(address.ip().to_string());
+    }
     if let Ok(host) = fs::read_to_string("/proc/sys/kernel/hostname") {
         names.push(host.trim().to_owned());
     }

@@ -134,8 +134,13 @@ impl IserPortals {
             .map(|pool| BufPool::new(pool.stats().capacity / MESSAGES_OF_POOL))
             .collect();
         let regions = pools.iter().chain(&messages).map(Region::of).collect();
-        let devices =
-            Devices::new(library, regions).map_err(|error| Unavailable::System(error.to_string()))?;
+        // The connection manager cannot be opened before there is a device.
+        let no_device = rustix::io::Errno::NODEV.raw_os_error();
+        let refused = |error: io::Error| match error.raw_os_error() {
+            Some(code) if code == no_device => Unavailable::NoDevice,
+            _ => Unavailable::System(error.to_string()),
+        };
+        let devices = Devices::new(library, regions).map_err(refused)?;
         Ok(Arc::new(Shared { devices, messages }))
     }
 

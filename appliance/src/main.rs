@@ -69,7 +69,10 @@ fn run(cli: Cli) -> Result<ExitCode, StartError> {
         Some(Command::User { command, common }) => client::run(&common, Asked::User(command)),
         Some(Command::Status { common }) => client::run(&common, Asked::Status),
         Some(Command::Completions { shell }) => {
-            clap_complete::generate(shell, &mut Cli::command(), "lunaport", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "lunaport", &mut script);
+            // Nobody may be reading to the end.
+            drop(std::io::stdout().write_all(&script));
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -67,6 +67,18 @@ fn stores_are_copied_and_jobs_and_reservations_looked_at() {
         (&jobs[0]["kind"], &jobs[0]["state"]),
         (&"clone".into(), &"done".into())
     );
+    let zeroed = [
+        "store",
+        "create",
+        "full",
+        "file:full.img",
+        "--size",
+        "1M",
+        "--zero",
+        "--wait",
+    ];
+    let shown = done(&server, &zeroed);
+    assert!(shown.contains("zero") && shown.contains("stores/full"), "{shown}");
     done(&server, &["job", "cancel", "1"]);
     done(&server, &["job", "wait", "1"]);
     let problem = refused(&server, &["store", "clone", "one", "two", "three.img"]);
@@ -95,7 +107,7 @@ fn on_this_host_a_disk_is_made_without_any_set_up() {
     assert!(sessions.contains("iqn.2026-11.org.example:host"), "{sessions}");
     let problem = refused(&server, &["target", "delete", TARGET]);
     assert!(
-        problem.contains("force=true") && problem.contains("iqn.2026-11.org.example:host"),
+        problem.contains("--force") && problem.contains("iqn.2026-11.org.example:host"),
         "{problem}"
     );
     done(&server, &["store", "grow", "one", "2M"]);

@@ -1,10 +1,11 @@
-//! Logins that fail: each is explained where it is looked for, in the log, in the API and on the command line.
+//! Logins that fail: each is explained where it is looked for, in the log, in the API and on the page.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 
 use std::time::Instant;
 
+use common::http::Client;
 use common::initiator::{Login, NAME, prove_wrongly};
 use common::{PATIENCE, Server};
 use iscsi_proto::pdu::LoginStatus;
@@ -52,6 +53,31 @@ fn explained(server: &Server, target: &str, reason: &str) -> Value {
     }
 }
 
+/// A browser with somebody logged in who may look.
+fn viewer(server: &Server) -> Client {
+    let (name, password) = ("vera", "correct horse battery");
+    let user = json!({"role": "viewer", "password": password});
+    server.here().put(&format!("/api/v1/users/{name}"), &user).is(200);
+    let session = json!({"name": name, "password": password});
+    let answer = server.nobody().post("/api/v1/session", &session);
+    let cookie = answer.header("set-cookie").unwrap().to_owned();
+    answer.is(201);
+    server.nobody().with("Cookie", cookie.split(';').next().unwrap())
+}
+
+/// The newest failure on the page, as it is read: without markup.
+fn on_page(viewer: &Client) -> String {
+    let page = viewer.get("/login-failures").body;
+    let newest = page.split("<article").nth(1).expect("the page has a failure");
+    let newest = newest.split("</article>").next().unwrap_or_default();
+    let text = newest
+        .split('<')
+        .map(|part| part.split_once('>').map_or("", |(_, text)| text));
+    text.collect::<String>()
+        .replace("&#34;", "\"")
+        .replace("&#39;", "'")
+}
+
 fn status(initiator: &str, target: &str, more: &[(&str, &str)], server: &Server) -> LoginStatus {
     let login = Login {
         initiator,
@@ -62,13 +88,14 @@ fn status(initiator: &str, target: &str, more: &[(&str, &str)], server: &Server)
 }
 
 #[test]
-fn each_tells_its_reason_the_key_and_the_fix_in_log_and_api() {
+fn each_tells_its_reason_and_the_fix_in_log_api_and_page() {
     use LoginStatus::{
         AuthenticationFailure, AuthorizationFailure, InitiatorError, NotFound, OutOfResources,
     };
     let (_directory, mut server) = configured();
     let unknown = "iqn.2026-11.org.example:none";
     let other = "iqn.2026-11.org.example:other";
+    let viewer = viewer(&server);
     let _only = Login::to(FULL).at(server.portal).unwrap();
     type Try<'a> = &'a dyn Fn(&Server) -> LoginStatus;
     let cases: [(&str, &str, Try<'_>, LoginStatus, &str, &str, &str); 7] = [
@@ -143,6 +170,10 @@ fn each_tells_its_reason_the_key_and_the_fix_in_log_and_api() {
         assert!(told["fix"].as_str().unwrap().contains(fix), "{what}: {told}");
         let line = server.says(reason);
         assert!(line.contains(fix), "{what}: the log says {line}");
+        let page = on_page(&viewer);
+        for text in [reason, fix] {
+            assert!(page.contains(text), "{what}: the page says {page}");
+        }
     }
     let total = server.here().get("/api/v1/login-failures").is(200)["total"].clone();
     assert_eq!(total, 7);

@@ -1,4 +1,4 @@
-//! Stores over their life: copied, with holes and keys, and grown.
+//! Stores over their life: filled with zeroes, copied, with holes and keys, and grown.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -34,7 +34,16 @@ fn adopt(here: &Client, id: &str, path: &str) {
 }
 
 fn clone(here: &Client, body: &Value) -> String {
-    let answer = here.post("/api/v1/stores/one/clone", body);
+    begun(here, "/api/v1/stores/one/clone", body)
+}
+
+fn zeroed(here: &Client, store: &Value) -> String {
+    begun(here, "/api/v1/jobs", &json!({"kind": "zero", "store": store}))
+}
+
+/// Where the job is that a request begins.
+fn begun(here: &Client, path: &str, body: &Value) -> String {
+    let answer = here.post(path, body);
     let place = answer.header("location").map(ToOwned::to_owned);
     answer.is(202);
     place.unwrap()
@@ -138,6 +147,146 @@ fn a_copy_that_cannot_be_made_is_refused_and_leaves_nothing() {
     assert!(content.starts_with(b"somebody's"));
     here.get("/api/v1/stores/two").is(404);
     assert!(!directory.path().join("two.img").exists());
+}
+
+#[test]
+fn a_store_filled_with_zeroes_has_all_its_space_and_is_there_when_the_job_is_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let here = server.here();
+    make_key(&directory.path().join("key"), 0x55);
+    // What a program that was killed left.
+    make_file(&directory.path().join("plain.img.partial"), MIB, 0, b"half");
+    let place = |id: &str| json!({"kind": "file", "path": format!("{id}.img"), "size": 3 * MIB + 4096});
+    for (id, more) in [
+        ("plain", json!({})),
+        ("secret", json!({"encrypt": "key"})),
+        ("tagged", json!({"protection": true})),
+    ] {
+        let mut store = json!({"id": id, "place": place(id)});
+        let fields = more.as_object().unwrap().clone();
+        store.as_object_mut().unwrap().extend(fields);
+        let shown = ended(&here, &zeroed(&here, &store));
+        assert_eq!(
+            (&shown["state"], &shown["kind"]),
+            (&json!("done"), &json!("zero")),
+            "{shown}"
+        );
+        assert_eq!(shown["done"], 3 * MIB + 4096);
+        let metadata = fs::metadata(directory.path().join(format!("{id}.img"))).unwrap();
+        assert_eq!(metadata.len(), 3 * MIB + 4096);
+        assert!(metadata.blocks() * 512 >= 3 * MIB + 4096, "{id} has holes");
+        let status = here.get("/api/v1/status").is(200);
+        let stores = status["stores"].as_array().unwrap();
+        let store = stores.iter().find(|store| store["id"] == id).unwrap();
+        assert_eq!(store["condition"], "open");
+    }
+    let plain = fs::read(directory.path().join("plain.img")).unwrap();
+    assert!(plain.iter().all(|byte| *byte == 0));
+    let left = fs::read_dir(directory.path()).unwrap();
+    let left = left.filter(|entry| {
+        entry
+            .as_ref()
+            .unwrap()
+            .path()
+            .to_string_lossy()
+            .contains("partial")
+    });
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn zeroing_that_is_cancelled_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let here = server.here();
+    let place = json!({"kind": "file", "path": "one.img", "size": 4096 * MIB});
+    let store = json!({"id": "one", "protection": true, "place": place});
+    let job = zeroed(&here, &store);
+    let shown = here.get(&job).is(200);
+    assert_eq!(
+        (&shown["state"], &shown["cancellable"]),
+        (&json!("running"), &json!(true))
+    );
+    here.get("/api/v1/stores/one").is(404);
+    let again = json!({"kind": "zero", "store": store});
+    here.post("/api/v1/jobs", &again).is(422);
+    here.delete(&job).is(204);
+    let shown = ended(&here, &job);
+    assert_eq!(shown["state"], "cancelled");
+    assert!(shown["done"].as_u64().unwrap() < 4096 * MIB);
+    here.get("/api/v1/stores/one").is(404);
+    let left = fs::read_dir(directory.path()).unwrap();
+    let left: Vec<_> = left
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(!left.iter().any(|name| name.starts_with("one")), "{left:?}");
+}
+
+#[test]
+fn what_cannot_be_filled_with_zeroes_is_refused_before_it_begins() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let here = server.here();
+    make_file(&directory.path().join("there.img"), MIB, 0, b"somebody's");
+    adopt(&here, "one", "there.img");
+    let file = |path: &str, size: u64| json!({"kind": "file", "path": path, "size": size});
+    for (id, place, status, path) in [
+        ("one", file("two.img", MIB), 409, ""),
+        ("two", file("there.img", MIB), 422, "stores/two/place/path"),
+        ("two", file("two.img", 1 << 60), 422, "stores/two/place/size"),
+        ("two", file("two.img", 1000), 422, "stores/two/place/size"),
+        ("two", file("db/two.img", MIB), 422, "stores/two/place/path"),
+        (
+            "two",
+            json!({"kind": "file", "path": "two.img"}),
+            422,
+            "stores/two/place/size",
+        ),
+        (
+            "two",
+            json!({"kind": "memory", "size": MIB}),
+            422,
+            "stores/two/place",
+        ),
+    ] {
+        let store = json!({"id": id, "place": place});
+        let body = json!({"kind": "zero", "store": store});
+        let problem = here.post("/api/v1/jobs", &body).is(status);
+        if status == 422 {
+            assert_eq!(problem["problems"][0]["path"], path, "{problem}");
+        }
+    }
+    assert_eq!(here.get("/api/v1/jobs").is(200)["total"], 0);
+    let content = fs::read(directory.path().join("there.img")).unwrap();
+    assert!(content.starts_with(b"somebody's"));
+}
+
+#[test]
+fn folders_for_disks_are_listed_with_the_space_that_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let here = server.here();
+    let root = tempfile::tempdir().unwrap();
+    let roots = json!({"store_roots": [root.path(), "/nowhere/at/all"]});
+    here.put("/api/v1/settings", &roots).is(200);
+    let found = here.get("/api/v1/store-roots").is(200);
+    let paths: Vec<_> = found["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["path"])
+        .collect();
+    assert_eq!(
+        paths,
+        [
+            &json!(root.path()),
+            &json!("/nowhere/at/all"),
+            &json!(directory.path())
+        ]
+    );
+    assert!(found["items"][0]["free"].as_u64().unwrap() > 0);
+    assert!(found["items"][1]["free"].is_null());
 }
 
 /// A copy under another key shares nothing, whatever the file system can do.

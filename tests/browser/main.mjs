@@ -1,5 +1,5 @@
-// The browser tests in their order: first start, a disk's life in the browser with an initiator at the far end, a look at
-// every page in both themes and at both widths, and the essentials without JavaScript.
+// The browser tests in their order: first start, a disk's life in the browser with an initiator at the far end, work that takes
+// long, a look at every page in both themes and at both widths, and the essentials without JavaScript.
 
 import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -9,6 +9,7 @@ import { launch, open } from "./lib/judge.mjs";
 import { step, summary } from "./lib/report.mjs";
 import { fill } from "./lib/sample.mjs";
 import { life } from "./scenarios/life.mjs";
+import { long } from "./scenarios/long.mjs";
 import { logOut, setUp } from "./scenarios/people.mjs";
 import { plain } from "./scenarios/plain.mjs";
 import { tour } from "./scenarios/tour.mjs";
@@ -32,6 +33,7 @@ async function main(onlyShots) {
       const looks = [["light", "desk"], ["dark", "phone"]];
       await tour(browser, appliance, storageState, join(shots, "empty"), { looks, isInUse: false });
       await life(admin, appliance, shots);
+      await long(admin, appliance, shots);
     }
     inUse = await step("the node gets into use", () => fill(appliance));
     if (inUse) await tour(browser, appliance, storageState, join(shots, "in-use"), {});

@@ -3,7 +3,7 @@
 use tests::world::{self, Defect};
 
 /// Worlds that a defect may hide in.
-const WORLDS: u64 = 400;
+const WORLDS: u64 = 1000;
 
 #[test]
 fn the_simulation_finds_every_planted_defect() {

@@ -14,6 +14,8 @@
     latency: ["µs", "ms", "s"],
   };
   const MEASURES = ["bytes_per_second", "iops", "mean_us"];
+  // As many as src/ui/dashboard.rs puts into a table.
+  const ROWS = 20;
 
   const charts = [...root.querySelectorAll("[data-chart]")];
   const times = [];
@@ -73,9 +75,14 @@
     if (times.length > KEPT) { times.shift(); }
   };
 
-  // The lines that are drawn: those that moved most, by name, so that a line keeps its colour.
+  const keys = (table) => new Set([...table.querySelectorAll("tr[data-key]")].map((row) => row.dataset.key));
+
+  // The lines that are drawn: of those with a row, which tells whose the line is, the ones that moved most; by name, so that
+  // a line keeps its colour.
   const busiest = () => {
-    const lines = [...history[by]].map(([key, line]) => ({ key, line, sum: line.iops.reduce((all, it) => all + it, 0) }));
+    const table = root.querySelector(`table[data-by=${by}]`);
+    const named = table ? keys(table) : new Set();
+    const lines = [...history[by]].filter(([key]) => named.has(key)).map(([key, line]) => ({ key, line, sum: line.iops.reduce((all, it) => all + it, 0) }));
     const busy = lines.filter(({ sum }) => sum > 0).sort((one, other) => other.sum - one.sum);
     return busy.slice(0, LINES).sort((one, other) => one.key.localeCompare(other.key));
   };
@@ -120,6 +127,20 @@
     }
   };
 
+  // Who logged in or out since the page was made, and disks that are new, have no row yet or one too many: the node makes
+  // those tables anew (hx-trigger="outdated"). Of a full table others are left out.
+  const check = (sample, found) => {
+    const there = { luns: new Set(found.luns.keys()), initiators: new Set(sample.sessions.map((row) => row.initiator)) };
+    for (const part of root.querySelectorAll("[data-rows]")) {
+      const kind = part.dataset.rows;
+      const rows = keys(part);
+      const lacks = rows.size < ROWS && [...there[kind]].some((key) => !rows.has(key));
+      // Of a disk that was never used no sample knows.
+      const isOver = kind === "initiators" && [...rows].some((key) => !there[kind].has(key));
+      if (lacks || isOver) { htmx.trigger(part, "outdated"); }
+    }
+  };
+
   const tell = (sample, found) => {
     for (const row of root.querySelectorAll("tr[data-key]")) {
       const kind = row.closest("table").dataset.by;
@@ -133,6 +154,8 @@
       const [name, unit] = figure.dataset.total.split(":");
       figure.textContent = shown(sample.total[name], unit);
     }
+    for (const figure of root.querySelectorAll("[data-sessions]")) { figure.textContent = sample.sessions.length; }
+    check(sample, found);
   };
 
   const take = (sample) => {
@@ -160,6 +183,8 @@
       choice.hidden = false;
       choice.addEventListener("change", (event) => { by = event.target.value; draw(); });
       draw();
+      // Rows that have come get their colours.
+      root.addEventListener("htmx:load", draw);
       new ResizeObserver(() => {
         for (const place of charts) { place.plot?.setSize({ width: place.clientWidth, height: 170 }); }
       }).observe(root);

@@ -26,10 +26,11 @@ use management::access::Gate;
 use management::exposition::Cores;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub use api::{ConfigQuery, DeleteQuery, Diff, Page, RateHistory, Status, description};
+pub use api::{ConfigQuery, DeleteQuery, Diff, JobRequest, Page, RateHistory, Status, description};
 pub use problem::{ProblemDetails, Refusal};
 pub use serve::{Peer, Scheme, serve_tcp, serve_unix};
 pub use tls::{Certificate, TlsError, server_config};
+pub use ui::moment;
 
 /// What every handler can use.
 #[derive(Clone, Debug)]

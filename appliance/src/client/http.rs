@@ -239,7 +239,11 @@ fn explain(status: u16, problem: &Value) -> String {
         })
         .collect();
     if !lines.is_empty() {
-        return lines.join("\nlunaport: ");
+        // The same by its name here.
+        return lines.join("\nlunaport: ").replace("force=true", "--force");
+    }
+    if status == UNAUTHENTICATED {
+        return "this needs an API token; set LUNAPORT_TOKEN to one (`lunaport user token` on that host makes it)".to_owned();
     }
     match (text(problem, "detail"), text(problem, "fix")) {
         (detail, _) if detail.is_empty() => format!("the answer was HTTP status {status}"),
@@ -249,5 +253,7 @@ fn explain(status: u16, problem: &Value) -> String {
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// 401 of HTTP.
+const UNAUTHENTICATED: u16 = 401;
 const ANSWER_MAX: usize = 256 << 20;
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";

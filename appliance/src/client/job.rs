@@ -4,10 +4,21 @@ use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::Duration;
 
+use clap::Subcommand;
 use serde_json::Value;
 
-use super::{Api, JobCommand};
+use super::Api;
 use crate::error::StartError;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobCommand {
+    /// List long work and how far it is.
+    List,
+    /// Wait until a job has ended.
+    Wait { id: String },
+    /// End a job before it is done.
+    Cancel { id: String },
+}
 
 pub(super) fn run(api: &Api, command: JobCommand) -> Result<(), StartError> {
     match command {

@@ -1,25 +1,40 @@
 //! The command line as a client of the API: on this host by the socket in the state directory, elsewhere by `LUNAPORT_URL`
-//! and `LUNAPORT_TOKEN`. Decides nothing: what the API says is what is shown.
+//! and `LUNAPORT_TOKEN`. A file for each family of commands. Decides nothing: what the API says is what is shown.
 
+mod config;
 mod http;
+mod initiator;
 mod job;
+mod lun;
+mod reservation;
+mod session;
+mod store;
 mod table;
+mod target;
 mod top;
 mod trace;
+mod user;
 
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::{Value, json};
 
 use crate::error::StartError;
-use crate::size::parse_size;
+pub(crate) use config::ConfigCommand;
 use http::Client;
+pub(crate) use initiator::InitiatorCommand;
+pub(crate) use job::JobCommand;
+pub(crate) use lun::LunCommand;
+pub(crate) use reservation::ReservationCommand;
+pub(crate) use session::SessionCommand;
+pub(crate) use store::StoreCommand;
+pub(crate) use target::TargetCommand;
 pub(crate) use top::TopArgs;
-use trace::TraceCommand;
+pub(crate) use user::UserCommand;
 
 /// What every client command takes.
 #[derive(Args, Clone, Debug)]
@@ -39,194 +54,6 @@ pub(crate) struct Common {
     /// JSON instead of tables
     #[arg(long, global = true)]
     json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum TargetCommand {
-    /// List targets.
-    List,
-    /// Show one.
-    Show { name: String },
-    /// Make one. It admits nobody until a rule does.
-    Create {
-        name: String,
-        /// Text for people.
-        #[arg(long)]
-        alias: Option<String>,
-    },
-    /// Change fields, such as enabled=false or alias=text.
-    Set {
-        name: String,
-        #[arg(required = true, value_name = "FIELD=VALUE")]
-        fields: Vec<String>,
-    },
-    /// Delete one, with its LUNs and rules; disks stay.
-    Delete {
-        name: String,
-        /// Even when sessions use it.
-        #[arg(long)]
-        force: bool,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum LunCommand {
-    /// List LUNs.
-    List {
-        /// Of this target only.
-        #[arg(long)]
-        target: Option<String>,
-    },
-    /// Serve a store at a LUN; its logical unit is made when there is none.
-    Add { target: String, lun: u16, store: String },
-    /// Take a LUN away; the disk stays.
-    Remove {
-        target: String,
-        lun: u16,
-        /// Even when sessions use it.
-        #[arg(long)]
-        force: bool,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum StoreCommand {
-    /// List stores and how they are.
-    List,
-    /// Make or adopt one: file:PATH with a size for a new one, block:/dev/X, memory:SIZE.
-    Create {
-        id: String,
-        place: String,
-        /// Size of a new file, such as 10G.
-        #[arg(long)]
-        size: Option<String>,
-    },
-    /// Make a file larger.
-    Grow { id: String, size: String },
-    /// Copy one to a new file, which is a store of its own when the job is done.
-    Clone {
-        id: String,
-        /// Id of the copy.
-        new: String,
-        /// Its file.
-        path: PathBuf,
-        /// Key file of the copy; a copy of an encrypted store needs one of its own.
-        #[arg(long, value_name = "FILE")]
-        encrypt: Option<PathBuf>,
-        /// Return when it is done.
-        #[arg(long)]
-        wait: bool,
-    },
-    /// Forget one; its data stay unless told otherwise.
-    Delete {
-        id: String,
-        /// Remove its file as well.
-        #[arg(long)]
-        delete_data: bool,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum InitiatorCommand {
-    /// List initiators that are known by name.
-    List,
-    /// List access rules.
-    Rules,
-    /// Let an initiator, or all whose name matches (with *), log in to a target; `any` is everyone.
-    Allow { target: String, who: String },
-    /// Take an access rule away.
-    Deny {
-        rule: String,
-        /// Even when sessions are there by it.
-        #[arg(long)]
-        force: bool,
-    },
-    /// List logins that failed, and why.
-    Failures,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum JobCommand {
-    /// List long work and how far it is.
-    List,
-    /// Wait until a job has ended.
-    Wait { id: String },
-    /// End a job before it is done.
-    Cancel { id: String },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ReservationCommand {
-    /// List units on which something is reserved.
-    List,
-    /// Show registrants and holder of one.
-    Show { unit: String },
-    /// Take all registrations and reservations of one away.
-    Clear {
-        unit: String,
-        /// Even while registrants have sessions.
-        #[arg(long)]
-        force: bool,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum SessionCommand {
-    /// List sessions.
-    List,
-    /// Close one.
-    Close { tsih: u16 },
-    /// See what initiators and the target say to each other.
-    #[command(subcommand)]
-    Trace(TraceCommand),
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ConfigCommand {
-    /// Print the whole configuration.
-    Show {
-        /// With the secrets.
-        #[arg(long)]
-        secrets: bool,
-    },
-    /// Make the configuration what a file says; - is standard input.
-    Apply {
-        file: PathBuf,
-        /// Say what would be done, and do nothing.
-        #[arg(long)]
-        dry_run: bool,
-        /// Take away what the file does not name.
-        #[arg(long)]
-        prune: bool,
-        /// Even when sessions lose something by it.
-        #[arg(long)]
-        force: bool,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum UserCommand {
-    /// List users.
-    List,
-    /// Make a user, or give one another role or password.
-    Set {
-        name: String,
-        /// viewer, operator or admin.
-        #[arg(long, default_value = "admin")]
-        role: String,
-        /// Holds the password; - is standard input. One newline at its end does not belong to it.
-        #[arg(long, value_name = "FILE")]
-        password_file: Option<PathBuf>,
-    },
-    /// Delete one.
-    Delete { name: String },
-    /// Make an API token, which is printed this one time.
-    Token {
-        id: String,
-        /// viewer, operator or admin.
-        #[arg(long, default_value = "viewer")]
-        role: String,
-    },
 }
 
 /// A client command.
@@ -253,21 +80,21 @@ pub(crate) fn run(common: &Common, asked: Asked) -> Result<ExitCode, StartError>
         json: common.json,
     };
     match asked {
-        Asked::Config(command) => config(&api, command),
-        Asked::Initiator(command) => initiator(&api, command),
+        Asked::Config(command) => config::run(&api, command),
+        Asked::Initiator(command) => initiator::run(&api, command),
         Asked::Job(command) => job::run(&api, command),
         Asked::LogFilter(None) => api.show(&api.get("/log-filter")?),
         Asked::LogFilter(Some(filter)) => {
             api.show(&api.send("PUT", "/log-filter", &json!({"filter": filter}))?)
         }
-        Asked::Lun(command) => lun(&api, command),
-        Asked::Reservation(command) => reservation(&api, command),
-        Asked::Session(command) => session(&api, command),
+        Asked::Lun(command) => lun::run(&api, command),
+        Asked::Reservation(command) => reservation::run(&api, command),
+        Asked::Session(command) => session::run(&api, command),
         Asked::Status => api.show(&api.get("/status")?),
-        Asked::Store(command) => store(&api, command),
-        Asked::Target(command) => target(&api, command),
+        Asked::Store(command) => store::run(&api, command),
+        Asked::Target(command) => target::run(&api, command),
         Asked::Top(args) => top::top(&api, args),
-        Asked::User(command) => user(&api, command),
+        Asked::User(command) => user::run(&api, command),
     }?;
     Ok(ExitCode::SUCCESS)
 }
@@ -319,194 +146,6 @@ impl Api {
     }
 }
 
-fn target(api: &Api, command: TargetCommand) -> Result<(), StartError> {
-    match command {
-        TargetCommand::List => api.show(&api.all("/targets")?),
-        TargetCommand::Show { name } => api.show(&api.get(&format!("/targets/{name}"))?),
-        TargetCommand::Create { name, alias } => {
-            api.show(&api.send("POST", "/targets", &json!({"name": name, "alias": alias}))?)
-        }
-        TargetCommand::Set { name, fields } => {
-            let mut patch = json!({});
-            for field in fields {
-                let (key, value) = field
-                    .split_once('=')
-                    .ok_or_else(|| StartError::option("target set", &field, "not of the form FIELD=VALUE"))?;
-                patch[key] = serde_json::from_str(value).unwrap_or_else(|_| value.into());
-            }
-            api.show(&api.send("PATCH", &format!("/targets/{name}"), &patch)?)
-        }
-        TargetCommand::Delete { name, force } => api.delete(&format!("/targets/{name}?force={force}")),
-    }
-}
-
-fn lun(api: &Api, command: LunCommand) -> Result<(), StartError> {
-    match command {
-        LunCommand::List { target: None } => api.show(&api.all("/luns")?),
-        LunCommand::List { target: Some(target) } => api.show(&api.all(&format!("/luns?target={target}"))?),
-        LunCommand::Add { target, lun, store } => {
-            let units = api.all("/units")?;
-            let known = units
-                .as_array()
-                .into_iter()
-                .flatten()
-                .find(|unit| unit["store"] == store.as_str());
-            let mut document = json!({});
-            let unit = match known {
-                Some(unit) => unit["id"].clone(),
-                None => {
-                    document["units"] = json!([{"id": store, "store": store}]);
-                    store.into()
-                }
-            };
-            document["luns"] = json!([{"target": target, "lun": lun, "unit": unit}]);
-            api.show(&api.send("PUT", "/config", &document)?["differences"])
-        }
-        LunCommand::Remove { target, lun, force } => {
-            api.delete(&format!("/luns/{target}/{lun}?force={force}"))
-        }
-    }
-}
-
-fn store(api: &Api, command: StoreCommand) -> Result<(), StartError> {
-    let bytes = |size: &str| {
-        parse_size(size).ok_or_else(|| StartError::option("size", size, "no size; write for example 10G"))
-    };
-    match command {
-        StoreCommand::List => api.show(&api.get("/status")?["stores"]),
-        StoreCommand::Create { id, place, size } => {
-            let (kind, what) = place.split_once(':').unwrap_or((&place, ""));
-            let place = match kind {
-                "file" => {
-                    json!({"kind": "file", "path": what, "size": size.as_deref().map(bytes).transpose()?})
-                }
-                "block" => json!({"kind": "block", "path": what}),
-                "memory" | "null" => json!({"kind": kind, "size": bytes(what)?}),
-                _ => {
-                    let problem = "not of the form file:PATH, block:/dev/X or memory:SIZE";
-                    return Err(StartError::option("store create", &place, problem));
-                }
-            };
-            api.show(&api.send("POST", "/stores", &json!({"id": id, "place": place}))?)
-        }
-        StoreCommand::Grow { id, size } => {
-            let patch = json!({"place": {"size": bytes(&size)?}});
-            api.show(&api.send("PATCH", &format!("/stores/{id}"), &patch)?)
-        }
-        StoreCommand::Clone {
-            id,
-            new,
-            path,
-            encrypt,
-            wait,
-        } => {
-            let body = json!({"id": new, "path": path, "encrypt": encrypt});
-            let begun = api.send("POST", &format!("/stores/{id}/clone"), &body)?;
-            if wait {
-                job::wait(api, begun)
-            } else {
-                api.show(&begun)
-            }
-        }
-        StoreCommand::Delete { id, delete_data } => {
-            api.delete(&format!("/stores/{id}?delete-data={delete_data}"))
-        }
-    }
-}
-
-fn initiator(api: &Api, command: InitiatorCommand) -> Result<(), StartError> {
-    match command {
-        InitiatorCommand::List => api.show(&api.all("/initiators")?),
-        InitiatorCommand::Rules => api.show(&api.all("/access")?),
-        InitiatorCommand::Allow { target, who } => {
-            let id = format!("{target}-{who}").to_ascii_lowercase();
-            let id: String = id
-                .chars()
-                .map(|letter| {
-                    if letter.is_ascii_alphanumeric() {
-                        letter
-                    } else {
-                        '-'
-                    }
-                })
-                .collect();
-            // The end of both names tells more than their beginning.
-            let id = id[id.len().saturating_sub(ID_MAX)..].trim_matches('-').to_owned();
-            let mut rule = json!({"id": id, "target": target});
-            match who.as_str() {
-                "any" => rule["any"] = true.into(),
-                who if who.contains(['*', '?']) => rule["pattern"] = who.into(),
-                who => rule["initiator"] = who.into(),
-            }
-            api.show(&api.send("POST", "/access", &rule)?)
-        }
-        InitiatorCommand::Deny { rule, force } => api.delete(&format!("/access/{rule}?force={force}")),
-        InitiatorCommand::Failures => api.show(&api.get("/login-failures")?["items"]),
-    }
-}
-
-fn reservation(api: &Api, command: ReservationCommand) -> Result<(), StartError> {
-    match command {
-        ReservationCommand::List => api.show(&api.get("/reservations")?["items"]),
-        ReservationCommand::Show { unit } => api.show(&api.get(&format!("/reservations/{unit}"))?),
-        ReservationCommand::Clear { unit, force } => {
-            api.delete(&format!("/reservations/{unit}?force={force}"))
-        }
-    }
-}
-
-fn session(api: &Api, command: SessionCommand) -> Result<(), StartError> {
-    match command {
-        SessionCommand::List => api.show(&api.get("/sessions")?["items"]),
-        SessionCommand::Close { tsih } => api.delete(&format!("/sessions/{tsih}")),
-        SessionCommand::Trace(command) => trace::run(api, command),
-    }
-}
-
-fn config(api: &Api, command: ConfigCommand) -> Result<(), StartError> {
-    match command {
-        ConfigCommand::Show { secrets } => {
-            let whole = api.get(&format!("/config?secrets={secrets}"))?;
-            let text = serde_json::to_string_pretty(&whole).expect("a value is JSON");
-            drop(writeln!(io::stdout(), "{text}"));
-            Ok(())
-        }
-        ConfigCommand::Apply {
-            file,
-            dry_run,
-            prune,
-            force,
-        } => {
-            let text = read(&file, "config apply")?;
-            let path = format!("/config?dry-run={dry_run}&prune={prune}&force={force}");
-            let outcome = api.client.ask("PUT", &path, Some(text))?;
-            api.show(&outcome["differences"])
-        }
-    }
-}
-
-fn user(api: &Api, command: UserCommand) -> Result<(), StartError> {
-    match command {
-        UserCommand::List => api.show(&api.get("/users")?["items"]),
-        UserCommand::Set {
-            name,
-            role,
-            password_file,
-        } => {
-            let mut body = json!({"role": role});
-            if let Some(file) = password_file {
-                let text = read(&file, "--password-file")?;
-                body["password"] = text.strip_suffix('\n').unwrap_or(&text).into();
-            }
-            api.show(&api.send("PUT", &format!("/users/{name}"), &body)?)
-        }
-        UserCommand::Delete { name } => api.delete(&format!("/users/{name}")),
-        UserCommand::Token { id, role } => {
-            api.show(&api.send("POST", "/tokens", &json!({"id": id, "role": role}))?)
-        }
-    }
-}
-
 fn read(file: &Path, option: &'static str) -> Result<String, StartError> {
     let read = if file == Path::new("-") {
         let mut text = String::new();
@@ -516,6 +155,3 @@ fn read(file: &Path, option: &'static str) -> Result<String, StartError> {
     };
     read.map_err(|error| StartError::option(option, file.display().to_string(), error.to_string()))
 }
-
-/// Characters of an id.
-const ID_MAX: usize = 63;

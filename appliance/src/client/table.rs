@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::size::format_size;
+
 /// A list of objects is a table with the union of their plain fields; an object is a line a field.
 pub(super) fn format(value: &Value) -> String {
     match value {
@@ -15,7 +17,7 @@ pub(super) fn format(value: &Value) -> String {
                 Value::Array(rows) if rows.first().is_some_and(Value::is_object) => {
                     format!("\n{key}\n{}", table(rows))
                 }
-                value => format!("{key:width$}  {}", cell(value)),
+                value => format!("{key:width$}  {}", field(key, value)),
             };
             fields.iter().map(line).collect::<Vec<_>>().join("\n")
         }
@@ -36,17 +38,20 @@ fn table(rows: &[Value]) -> String {
         }
     }
     columns.sort_by_key(|column| {
-        FIRST
-            .iter()
-            .position(|first| first == column)
-            .unwrap_or(FIRST.len())
+        let place = FIRST.iter().position(|first| first == column);
+        // What helps comes after what was wrong.
+        (place.unwrap_or(FIRST.len()), *column == "fix")
     });
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
             columns
                 .iter()
-                .map(|column| row.get(column).map(cell).unwrap_or_default())
+                .map(|column| {
+                    row.get(column)
+                        .map(|value| field(column, value))
+                        .unwrap_or_default()
+                })
                 .collect()
         })
         .collect();
@@ -79,6 +84,15 @@ pub(super) fn lines(heading: &[&str], cells: &[Vec<String>]) -> String {
         .join("\n")
 }
 
+/// A value in one line, by its name: bytes with their unit, moments as people write them.
+fn field(name: &str, value: &Value) -> String {
+    match value.as_u64() {
+        Some(bytes) if SIZES.contains(&name) => format_size(bytes),
+        Some(milliseconds) if MOMENTS.contains(&name) => webui::moment(milliseconds),
+        _ => cell(value),
+    }
+}
+
 /// A value in one line.
 pub(super) fn cell(value: &Value) -> String {
     match value {
@@ -87,7 +101,9 @@ pub(super) fn cell(value: &Value) -> String {
         Value::String(text) => text.chars().filter(|letter| !letter.is_control()).collect(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(","),
         Value::Object(fields) => {
-            let pairs = fields.iter().map(|(key, value)| format!("{key}={}", cell(value)));
+            let pairs = fields
+                .iter()
+                .map(|(key, value)| format!("{key}={}", field(key, value)));
             pairs.collect::<Vec<_>>().join(",")
         }
         plain => plain.to_string(),
@@ -106,6 +122,10 @@ const FIRST: &[&str] = &[
     "initiator",
     "unit",
 ];
+/// Fields that count bytes.
+const SIZES: &[&str] = &["allocated", "done", "size", "total"];
+/// Fields that are milliseconds since 1970.
+const MOMENTS: &[&str] = &["began", "ended", "since", "time"];
 /// Fields that are too long for a column; --json has them.
 const LONG: &[&str] = &["negotiated", "before", "after", "isid", "local"];
 
@@ -121,6 +141,7 @@ mod tests {
             format(&rows),
             "TARGET  LUN  UNIT\nt       0    one\nt       10   b[2J"
         );
+        assert_eq!(format(&json!([{"size": 5_368_709_120_u64}])), "SIZE\n5 GiB");
         assert_eq!(format(&json!([])), "none");
         assert_eq!(format(&json!({"a": 1, "long": [1, 2]})), "a     1\nlong  1,2");
     }

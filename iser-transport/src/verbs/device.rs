@@ -64,6 +64,8 @@ pub(super) struct DeviceLimits {
     pub(super) reads_out: u8,
     /// SEND with invalidate.
     pub(super) can_invalidate: bool,
+    /// Memory of work that has no completion of its own may still be used when work behind it is over.
+    pub(super) signals_each: bool,
 }
 
 #[derive(Debug)]
@@ -175,8 +177,9 @@ impl Device {
         }
         // SAFETY: a context names its device.
         let transport = unsafe { (*(*context).device).transport_type };
+        let iwarp = transport == ibv_transport_type::IBV_TRANSPORT_IWARP;
         // iWARP places what a read fetches as if the peer had written it.
-        let read_sink = if transport == ibv_transport_type::IBV_TRANSPORT_IWARP {
+        let read_sink = if iwarp {
             ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
         } else {
             0
@@ -187,7 +190,7 @@ impl Device {
             context,
             pd,
             registered: Vec::new(),
-            limits: limits(&attributes),
+            limits: limits(&attributes, iwarp),
             access: i32::try_from(access).expect("low bits"),
             removed: AtomicBool::new(false),
             anchor,
@@ -294,7 +297,7 @@ impl Drop for Device {
     }
 }
 
-fn limits(attributes: &ibv_device_attr) -> DeviceLimits {
+fn limits(attributes: &ibv_device_attr, iwarp: bool) -> DeviceLimits {
     let positive = |value: i32| usize::try_from(value).unwrap_or(0);
     DeviceLimits {
         queue_depth: positive(attributes.max_qp_wr),
@@ -302,6 +305,9 @@ fn limits(attributes: &ibv_device_attr) -> DeviceLimits {
         reads_out: u8::try_from(attributes.max_qp_init_rd_atom.max(0)).unwrap_or(u8::MAX),
         can_invalidate: attributes.device_cap_flags & ibv_device_cap_flags::IBV_DEVICE_MEM_MGT_EXTENSIONS.0
             != 0,
+        // On iWARP work is over when TCP has it, and soft-iWARP gives TCP the pages themselves, unless work is signalled:
+        // what is written into them before TCP has sent them, or sent them again, goes out in place of what was there.
+        signals_each: iwarp,
     }
 }
 

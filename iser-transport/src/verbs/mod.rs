@@ -11,6 +11,7 @@ mod device;
 mod ffi;
 mod listener;
 mod qp;
+mod request;
 
 pub use cm::ConnectRequest;
 pub use device::{Device, Devices};

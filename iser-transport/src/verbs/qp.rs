@@ -8,8 +8,7 @@ use std::task::{Context, Poll};
 use backstores::IoBuf;
 use rdma_sys::{
     ibv_mr, ibv_post_recv, ibv_post_send, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_type, ibv_recv_wr,
-    ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wc, ibv_wc_status, ibv_wr_opcode, rdma_cm_event_type,
-    rdma_conn_param,
+    ibv_send_wr, ibv_sge, ibv_wc, ibv_wc_status, rdma_cm_event_type, rdma_conn_param,
 };
 use tracing::debug;
 
@@ -17,6 +16,7 @@ use super::cm::{CmId, ConnectRequest, EventChannel};
 use super::completions::{Batch, Completions};
 use super::device::{Device, Devices};
 use super::ffi::{check, check_code};
+use super::request::{SIGNALLED, request_of};
 use crate::fabric::{Capabilities, Completion, LinkEvent, LinkLost, QueuePair, Work, WorkId};
 
 /// One end of a connection. Its memory is the device's until the queue pair is destroyed, which dropping does first.
@@ -173,46 +173,24 @@ impl VerbsQueuePair {
     }
 
     fn enqueue(&mut self, id: WorkId, work: Work) -> Result<(), (IoBuf, io::Error)> {
-        let (opcode, remote, invalidate, at) = match &work {
-            Work::Send { invalidate: None, .. } => (ibv_wr_opcode::IBV_WR_SEND, None, 0, 0),
-            Work::Send {
-                invalidate: Some(stag),
-                ..
-            } => (ibv_wr_opcode::IBV_WR_SEND_WITH_INV, None, *stag, 0),
-            Work::Write { to, .. } => (ibv_wr_opcode::IBV_WR_RDMA_WRITE, Some(*to), 0, 0),
-            Work::Read { from, at, .. } => (ibv_wr_opcode::IBV_WR_RDMA_READ, Some(*from), 0, *at),
-        };
+        let signals_each = self.device.limits().signals_each;
+        let (request, at) = request_of(id, &work, signals_each);
         let buf = work.into_buf();
         let (lkey, own) = match self.key(&buf) {
             Ok(key) => key,
             Err(error) => return Err((buf, error)),
         };
-        // Somebody waits for what is read; the end of anything else is not urgent.
-        let signalled = matches!(opcode, ibv_wr_opcode::IBV_WR_RDMA_READ);
         let place = ibv_sge {
             addr: (buf.as_ptr().expose_provenance() + at) as u64,
             length: narrow(buf.len() - at),
             lkey,
         };
-        // SAFETY: zeroes are a valid value of this plain structure.
-        let mut request: ibv_send_wr = unsafe { std::mem::zeroed() };
-        request.wr_id = id.0;
-        request.num_sge = 1;
-        request.opcode = opcode;
-        request.imm_data_invalidated_rkey_union.invalidated_rkey = invalidate;
-        // The library for soft-iWARP takes the tag that is to become invalid from here; all others look there for the
-        // tags of reads and writes alone.
-        request.wr.rdma.rkey = invalidate;
-        if let Some(remote) = remote {
-            request.wr.rdma.remote_addr = remote.at;
-            request.wr.rdma.rkey = remote.stag;
-        }
-        self.outbox.push(Outgoing { request, place });
         self.sends.push_back(Sent {
             id: id.0,
-            signalled,
+            signalled: request.send_flags & SIGNALLED != 0,
             memory: Posted { buf, own },
         });
+        self.outbox.push(Outgoing { request, place });
         Ok(())
     }
 
@@ -229,7 +207,7 @@ impl VerbsQueuePair {
             outgoing.request.sg_list = &raw mut outgoing.place;
             outgoing.request.next = next;
             if sent.signalled {
-                outgoing.request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
+                outgoing.request.send_flags = SIGNALLED;
             }
             next = &raw mut outgoing.request;
         }

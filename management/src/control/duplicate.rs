@@ -10,22 +10,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use backstores::{BlockStore, Durability, IoBuf};
-use rustix::fs::{CWD, RenameFlags};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use target_core::iscsi::NodeEvent;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
-use tracing::{info, warn};
 use utoipa::ToSchema;
 
 use super::change::blocking;
-use super::jobs::{RUNNING_MAX, Running};
-use super::{Change, ChangeError, Control, Edit, Job, JobState, Precondition};
+use super::making::{Making, Stopped, entry, file, remove_left, temporary};
+use super::{ChangeError, Control, Job, JobKind, JobState};
 use crate::access::Actor;
-use crate::events::{Event, EventKind};
 use crate::live::{InUse, UsingSession, open_one};
-use crate::model::{AnyObject, Id, Kind, LunMap, Object, Place, Problem, Store, Unit};
+use crate::model::{Id, LunMap, Place, Problem, Store, Unit};
 
 /// Where a copy goes.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -40,12 +36,6 @@ pub struct CloneRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub encrypt: Option<PathBuf>,
-}
-
-/// A copy that was not made.
-enum Stopped {
-    Cancelled,
-    Failed(String),
 }
 
 impl Control {
@@ -70,44 +60,32 @@ impl Control {
         })?;
         let copy = definition(from, &wanted, open.geometry().block_size)?;
         let change = entry(&copy);
-        let dry_run = Change {
-            dry_run: true,
-            ..change.clone()
-        };
-        self.change(actor, dry_run).await?;
+        self.check_making(actor, &copy, &change).await?;
         let total = open.geometry().size;
-        let subject = format!("{path} to stores/{}", copy.id);
-        let makes = self.directory.join(&wanted.path);
-        let begun = self.jobs.begin(subject, makes, actor, total).ok_or_else(|| {
-            let problem = format!("{RUNNING_MAX} copies are being made, or one to the same file");
-            ChangeError::Invalid(vec![Problem::new("jobs", problem, "wait for one, or cancel one")])
-        })?;
-        let prepared = self.prepare(from, &copy, &open).await;
+        let job = (JobKind::Clone, format!("{path} to stores/{}", copy.id), total);
+        let making = self.enter_making(actor, job, copy, change)?;
+        let prepared = self.prepare(from, &making.store, &open).await;
         let (whole, watch) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
-                begun.finish(JobState::Failed, Some(error.to_string()));
+                making.job.finish(JobState::Failed, Some(error.to_string()));
                 return Err(error);
             }
         };
-        let text = format!("store {source} is being copied to {}", copy.id);
-        info!("{text}, by {actor}");
-        self.events.record(
-            Event::new(EventKind::JobStarted, text)
-                .by(actor)
-                .with(json!(begun.shown())),
-        );
-        let (this, actor, job) = (Arc::clone(self), actor.clone(), Arc::clone(&begun));
-        let units = self.targets_of(source);
+        let text = format!("store {source} is being copied to {}", making.store.id);
+        self.tell_begun(actor, &making, &text);
+        let shown = making.job.shown();
+        let (this, actor) = (Arc::clone(self), actor.clone());
+        let targets = self.targets_of(source);
         tokio::spawn(async move {
             let copied = match whole {
                 true => Ok(()),
-                false => this.copy(&open, &copy, &job, (watch, &units)).await,
+                false => this.copy(&open, &making, (watch, &targets)).await,
             };
             drop(open);
-            this.end(&actor, &job, &copy, copied, change).await;
+            this.end_making(&actor, making, copied).await;
         });
-        Ok(begun.shown())
+        Ok(shown)
     }
 
     /// Makes the file: whole where the file system shares blocks, which is told, else empty. Who could write in the second
@@ -127,19 +105,13 @@ impl Control {
             .await
             .map_err(|error| failed(io::Error::other(error)))?;
         let watch = self.node.watch();
-        let base = self.directory.clone();
-        let (from_file, to_file) = (file(from, &base), file(copy, &base));
-        let made = file(&temporary(copy, None), &base).expect("a copy is a file");
-        let shares = from.encrypt.is_none() && copy.encrypt.is_none() && !from.protection;
-        let whole = blocking(move || {
-            let to = to_file.expect("a copy is a file");
-            if to.symlink_metadata().is_ok() {
-                return Err(io::Error::from(io::ErrorKind::AlreadyExists));
-            }
-            reflink(from_file.filter(|_| shares).as_deref(), &made)
-        })
-        .await
-        .map_err(failed)?;
+        let made = file(&temporary(copy, None), &self.directory);
+        let is_file = matches!(from.place, Place::File { .. });
+        let shares = is_file && from.encrypt.is_none() && copy.encrypt.is_none() && !from.protection;
+        let from_file = shares.then(|| file(from, &self.directory));
+        let whole = blocking(move || reflink(from_file.as_deref(), &made))
+            .await
+            .map_err(failed)?;
         if !whole {
             let uses = self.writers(from);
             if !uses.sessions.is_empty() {
@@ -153,13 +125,12 @@ impl Control {
     async fn copy(
         &self,
         from: &Arc<dyn BlockStore>,
-        copy: &Store,
-        job: &Running,
+        Making { store, job, .. }: &Making,
         (mut watch, targets): (Receiver<Arc<NodeEvent>>, &[String]),
     ) -> Result<(), Stopped> {
         let (base, size) = (self.directory.clone(), job.total);
-        let temporary = temporary(copy, Some(size));
-        let to = blocking(move || open_one(&temporary, &base))
+        let made = temporary(store, Some(size));
+        let to = blocking(move || open_one(&made, &base))
             .await
             .map_err(Stopped::Failed)?;
         let mut at = 0;
@@ -177,63 +148,6 @@ impl Control {
             .await
             .map_err(|error| Stopped::Failed(error.to_string()))?;
         check_alone(&mut watch, targets)
-    }
-
-    /// The file takes its place and the store is entered, or nothing is left of it.
-    async fn end(
-        self: &Arc<Self>,
-        actor: &Actor,
-        job: &Running,
-        copy: &Store,
-        copied: Result<(), Stopped>,
-        change: Change,
-    ) {
-        let files = files(copy, &self.directory);
-        let mut in_place = false;
-        let entered = match copied {
-            Ok(()) if job.is_cancelled() => Err(Stopped::Cancelled),
-            Ok(()) => {
-                let theirs = files.clone();
-                let placed = blocking(move || put_in_place(&theirs)).await;
-                match placed {
-                    Err(error) => Err(Stopped::Failed(error.to_string())),
-                    Ok(()) => {
-                        in_place = true;
-                        let entered = self.change(actor, change).await;
-                        entered
-                            .map(drop)
-                            .map_err(|error| Stopped::Failed(error.to_string()))
-                    }
-                }
-            }
-            Err(stopped) => Err(stopped),
-        };
-        let (state, problem, text) = match entered {
-            Ok(()) => {
-                job.advance(job.total);
-                (JobState::Done, None, format!("store {} is made", copy.id))
-            }
-            Err(stopped) => {
-                blocking(move || remove(&files, in_place)).await;
-                match stopped {
-                    Stopped::Cancelled => {
-                        let text = format!("the copy to store {} was cancelled", copy.id);
-                        (JobState::Cancelled, None, text)
-                    }
-                    Stopped::Failed(problem) => {
-                        let text = format!("store {} could not be made: {problem}", copy.id);
-                        warn!("{text}");
-                        (JobState::Failed, Some(problem), text)
-                    }
-                }
-            }
-        };
-        job.finish(state, problem);
-        self.events.record(
-            Event::new(EventKind::JobEnded, text)
-                .by(actor)
-                .with(json!(job.shown())),
-        );
     }
 
     /// Sessions that can write to the units of a store.
@@ -299,13 +213,6 @@ fn definition(from: &Store, wanted: &CloneRequest, block_size: u32) -> Result<St
     })
 }
 
-fn entry(copy: &Store) -> Change {
-    Change {
-        preconditions: vec![Precondition::Absent(Kind::Store, copy.key())],
-        ..Change::of(vec![Edit::Put(AnyObject::Store(copy.clone()))])
-    }
-}
-
 /// One piece; where the next one begins.
 async fn piece(
     from: &Arc<dyn BlockStore>,
@@ -358,11 +265,7 @@ fn check_alone(watch: &mut Receiver<Arc<NodeEvent>>, targets: &[String]) -> Resu
 
 /// Shares all blocks of a file with a new one. `false` when that cannot be done: then there is no new one.
 fn reflink(from: Option<&Path>, to: &Path) -> io::Result<bool> {
-    // What an earlier run of the program left.
-    match fs::remove_file(to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove_left(to)?;
     let made = File::options()
         .write(true)
         .create_new(true)
@@ -377,58 +280,6 @@ fn reflink(from: Option<&Path>, to: &Path) -> io::Result<bool> {
         fs::remove_file(to)?;
     }
     Ok(shared)
-}
-
-fn put_in_place(files: &[(PathBuf, PathBuf)]) -> io::Result<()> {
-    for (made, place) in files {
-        rustix::fs::renameat_with(CWD, made, CWD, place, RenameFlags::NOREPLACE)?;
-        File::open(place.parent().unwrap_or_else(|| Path::new("/")))?.sync_all()?;
-    }
-    Ok(())
-}
-
-/// What was made and is of no use.
-fn remove(files: &[(PathBuf, PathBuf)], in_place: bool) {
-    for (made, place) in files {
-        let gone = if in_place { place } else { made };
-        match fs::remove_file(gone) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                warn!(path = %gone.display(), %error, "the file of a copy could not be removed");
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The files of a copy: as they are made, and their places.
-fn files(copy: &Store, base: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let of = |store: &Store| {
-        let tags = store.source(base).beside().filter(|_| store.protection);
-        file(store, base).into_iter().chain(tags)
-    };
-    of(&temporary(copy, None)).zip(of(copy)).collect()
-}
-
-/// A copy that is being made.
-fn temporary(copy: &Store, size: Option<u64>) -> Store {
-    let Place::File { path, .. } = &copy.place else {
-        unreachable!("a copy is a file");
-    };
-    let mut name = path.as_os_str().to_owned();
-    name.push(".partial");
-    let path = name.into();
-    Store {
-        place: Place::File { path, size },
-        read_only: false,
-        ..copy.clone()
-    }
-}
-
-fn file(store: &Store, base: &Path) -> Option<PathBuf> {
-    match &store.place {
-        Place::File { path, .. } => Some(base.join(path)),
-        Place::Block { .. } | Place::Memory { .. } | Place::Null { .. } => None,
-    }
 }
 
 /// Bytes that pass through a buffer at once.

@@ -1,4 +1,4 @@
-//! Work that takes long: how far it is, and its end when somebody wants that. Copies of stores are the program's own work;
+//! Work that takes long: how far it is, and its end when somebody wants that. Making stores is the program's own work;
 //! formatting and sanitizing are initiators' commands, which go on whatever happens and are shown beside them.
 //!
 //! The list is of this run of the program: nothing here outlives it.
@@ -59,6 +59,8 @@ pub enum JobKind {
     Format,
     /// An initiator sanitizes a disk.
     Sanitize,
+    /// The file of a new store is filled with zeroes.
+    Zero,
 }
 
 /// How long work stands.
@@ -86,6 +88,7 @@ pub(super) struct Jobs {
 #[derive(Debug)]
 pub(super) struct Running {
     number: u64,
+    kind: JobKind,
     subject: String,
     /// The file that it makes.
     makes: PathBuf,
@@ -105,9 +108,10 @@ struct End {
 }
 
 impl Jobs {
-    /// Enters a copy of a store; `None` while as many go on as may, or one that makes the same file.
+    /// Enters the making of a store; `None` while as many go on as may, or one that makes the same file.
     pub(super) fn begin(
         &self,
+        kind: JobKind,
         subject: String,
         makes: PathBuf,
         actor: &Actor,
@@ -124,6 +128,7 @@ impl Jobs {
         }
         let job = Arc::new(Running {
             number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
+            kind,
             subject,
             makes,
             actor: actor.to_string(),
@@ -179,7 +184,7 @@ impl Running {
         let end = self.end();
         Job {
             id: self.number.to_string(),
-            kind: JobKind::Clone,
+            kind: self.kind,
             subject: self.subject.clone(),
             state: end.as_ref().map_or(JobState::Running, |end| end.state),
             done: self.done.load(Ordering::Relaxed),
@@ -256,7 +261,7 @@ fn now() -> u64 {
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Copies at once.
+/// Stores made at once.
 pub(super) const RUNNING_MAX: usize = 4;
 /// Jobs that are remembered.
 const KEPT: usize = 100;

@@ -9,10 +9,12 @@ mod config;
 mod duplicate;
 mod jobs;
 mod log_filter;
+mod making;
 mod reservations;
 mod sessions;
 mod tend;
 mod traces;
+mod zeroed;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -27,6 +29,7 @@ pub use log_filter::LogFilter;
 pub use reservations::{Port, Registrant, ReservationKind, ReservedLun, UnitReservations};
 pub use sessions::{HalfOpenLogin, Negotiated, SessionStatus};
 pub use traces::{TraceError, TraceState, TraceStatus, TraceWish};
+pub use zeroed::StoreRoot;
 
 use crate::events::{Event, EventKind, EventLog};
 use crate::live::{Accept, Defaults, IserStatus, Live, PortStatus, StoreStatus, UnitKeeping};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use iscsi_proto::IscsiName;
 use serde_json::json;
-use target_core::control::{ChapPolicy, Directory, Parameters};
+use target_core::control::Directory;
 
 use super::*;
 use crate::access::Actor;
@@ -23,13 +23,7 @@ fn start(directory: &Path) -> Arc<Control> {
     let node = Node::new(Directory::default(), entropy, Vec::new);
     let defaults = Defaults {
         base: directory.to_owned(),
-        portals: Vec::new(),
-        other_portals: std::collections::BTreeMap::new(),
-        groups: Vec::new(),
-        management_url: None,
-        advertised: Vec::new(),
-        chap: ChapPolicy::Open,
-        parameters: Parameters::default(),
+        ..Defaults::default()
     };
     let accept = Accept::new(|listener| tokio::spawn(async move { drop(listener) }).abort_handle());
     Control::start(state, model, node, defaults, accept, entropy).unwrap()

@@ -36,8 +36,8 @@ use ports::Ports;
 use quarantine::Quarantine;
 use stores::Stores;
 
-/// What options of the start add to the model.
-#[derive(Clone, Debug)]
+/// What options of the start add to the model; [`Default`] is nothing.
+#[derive(Clone, Debug, Default)]
 pub struct Defaults {
     /// Folder of relative paths: the state directory.
     pub base: PathBuf,

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use bytes::Bytes;
-use iscsi_proto::pdu::{Response, ScsiResponse, TaskManagementRequest, TmfResponse};
+use iscsi_proto::pdu::{ScsiResponse, TaskManagementRequest, TmfResponse};
 use iscsi_proto::{Cid, Itt, Lun};
 
 use super::event::{Action, LinkId};
 use super::full_feature::{FullFeature, Item};
 use super::task_events::aborted;
+use super::tasks::Origin;
 use crate::datamover::{Numbering, Unsent};
 use crate::transfer::TaskEvent;
 
@@ -40,6 +41,7 @@ pub(super) struct Adrift {
 #[derive(Debug)]
 struct Ended {
     cid: Cid,
+    origin: Origin,
     response: ScsiResponse,
     data: Bytes,
     until: Instant,
@@ -58,20 +60,38 @@ impl Leftovers {
 
     /// Everything that a connection left goes. Gives the tags of what had ended, and whether the connection was known.
     fn forget_all_of(&mut self, cid: Cid) -> (Vec<Itt>, bool) {
+        (
+            self.take(|ended| ended.cid == cid),
+            self.cids.remove(&cid.0).is_some(),
+        )
+    }
+
+    /// A new command has this tag. Whether there was something under it.
+    pub(super) fn forget_task(&mut self, itt: Itt) -> bool {
+        self.ended.remove(&itt.0).is_some()
+    }
+
+    /// A command is aborted, if its unit is the one meant. Whether there was something of it.
+    pub(super) fn abort_task(&mut self, itt: Itt, addressed: impl Fn(Lun) -> bool) -> bool {
+        let ended = self.ended.get(&itt.0);
+        ended.is_some_and(|ended| addressed(ended.origin.lun)) && self.forget_task(itt)
+    }
+
+    /// Commands are aborted. Gives the tags of those among them that had ended.
+    pub(super) fn abort(&mut self, concerns: impl Fn(&Origin) -> bool) -> Vec<Itt> {
+        self.take(|ended| concerns(&ended.origin))
+    }
+
+    fn take(&mut self, unwanted: impl Fn(&Ended) -> bool) -> Vec<Itt> {
         let mut gone = Vec::new();
         self.ended.retain(|itt, ended| {
-            let stays = ended.cid != cid;
+            let stays = !unwanted(ended);
             if !stays {
                 gone.push(Itt(*itt));
             }
             stays
         });
-        (gone, self.cids.remove(&cid.0).is_some())
-    }
-
-    /// A new command has this tag, or an old one is aborted. Whether there was something under it.
-    pub(super) fn forget_task(&mut self, itt: Itt) -> bool {
-        self.ended.remove(&itt.0).is_some()
+        gone
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -105,10 +125,11 @@ impl FullFeature {
         self.leftovers.cids.insert(cid.0, until);
         let unacknowledged = state.retained.take().into_iter();
         let mut surrendered = Vec::new();
-        for (response, data) in unacknowledged.flat_map(super::retained::Retained::into_commands) {
+        for (response, data, origin) in unacknowledged.flat_map(super::retained::Retained::into_commands) {
             surrendered.push(response.itt);
             let ended = Ended {
                 cid,
+                origin,
                 response,
                 data,
                 until,
@@ -176,9 +197,15 @@ impl FullFeature {
             // It was given up by the same PDU that asked for the task, and the mover has taken what it kept with it.
             return self.end_adopted_too_late(itt, actions);
         }
-        if let Some(Ended { response, data, .. }) = self.leftovers.ended.remove(&itt.0) {
+        if let Some(ended) = self.leftovers.ended.remove(&itt.0) {
+            let Ended {
+                response,
+                data,
+                origin,
+                ..
+            } = ended;
             if result.is_err() {
-                self.respond_aborted(link, itt, 0, actions);
+                self.respond_aborted(link, itt, 0, origin, actions);
             } else {
                 let numbering = self.respond(link);
                 let again = ScsiResponse {
@@ -187,7 +214,7 @@ impl FullFeature {
                     max_cmd_sn: numbering.max_cmd_sn,
                     ..response
                 };
-                self.say(link, Response::ScsiResponse(again), data, actions);
+                self.say_status(link, again, data, origin, actions);
             }
             return actions.push_back(Action::End(link, itt));
         }
@@ -226,14 +253,25 @@ impl FullFeature {
         task.abort.fire();
         self.abandoned += 1;
         self.task_ended(task.immediate);
+        let origin = task.origin();
         let (response, data) = aborted(itt, task.missing, Numbering::default());
         let ended = Ended {
             cid,
+            origin,
             response,
             data,
             until,
         };
         self.leftovers.ended.insert(itt.0, ended);
+    }
+
+    /// Another nexus has aborted a task without a connection. It says no more, and nobody can take it up.
+    pub(super) fn aborted_adrift(&mut self, itt: Itt, now: Instant, actions: &mut VecDeque<Action>) {
+        if let Some(task) = self.tasks.remove(itt) {
+            self.task_ended(task.immediate);
+            actions.push_back(Action::Discard(itt));
+            self.end_if_due(now, actions);
+        }
     }
 
     /// §7.5: the initiator closes a connection that is lost already, and gives up what it left. Whether there was one.
@@ -258,13 +296,8 @@ impl FullFeature {
     /// Ends what nobody took up in time (§7.5): its nexus is told.
     pub(super) fn end_adrift(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
         self.leftovers.cids.retain(|_, until| now < *until);
-        self.leftovers.ended.retain(|itt, ended| {
-            let is_over = ended.until <= now;
-            if is_over {
-                actions.push_back(Action::Discard(Itt(*itt)));
-            }
-            !is_over
-        });
+        let over = self.leftovers.take(|ended| ended.until <= now);
+        actions.extend(over.into_iter().map(Action::Discard));
         let over = |adrift: &Adrift| adrift.until <= now;
         let over = self.tasks.tags(|task| task.adrift.as_deref().is_some_and(over));
         self.give_up_adrift(&over, actions);

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use iscsi_proto::pdu::{Response, ScsiResponse};
 use iscsi_proto::{Itt, Sn};
 
+use super::tasks::Origin;
 use crate::datamover::{Numbering, Unsent};
 
 /// Those of one connection, without a gap.
@@ -25,6 +26,8 @@ pub(super) struct Retained {
 struct Kept {
     pdu: Response,
     data: Bytes,
+    /// Of a command's status, while another connection may take it up.
+    origin: Option<Origin>,
     /// The tag has been used again: what the mover keeps under it is another task's.
     is_reused: bool,
 }
@@ -39,12 +42,13 @@ impl Retained {
         }
     }
 
-    /// Keeps the next response.
-    pub(super) fn keep(&mut self, pdu: Response, data: Bytes) {
+    /// Keeps the next response. With the origin of a task, if it is one's status.
+    pub(super) fn keep(&mut self, pdu: Response, data: Bytes, origin: Option<Origin>) {
         self.bytes += data.len();
         self.responses.push_back(Kept {
             pdu,
             data,
+            origin,
             is_reused: false,
         });
     }
@@ -82,6 +86,13 @@ impl Retained {
         found
     }
 
+    /// Tasks are aborted: a status of theirs has been sent, and is nothing that another connection would take up.
+    pub(super) fn abort(&mut self, concerns: impl Fn(&Origin) -> bool) {
+        for kept in &mut self.responses {
+            kept.origin.take_if(|origin| concerns(origin));
+        }
+    }
+
     /// Responses from `begin` on, `count` of them or, with 0, all; with both 0 all there are.
     pub(super) fn again(
         &self,
@@ -106,11 +117,11 @@ impl Retained {
         Ok(again.map(|kept| kept.renewed(numbering)).collect())
     }
 
-    /// The responses of commands.
-    pub(super) fn into_commands(self) -> impl Iterator<Item = (ScsiResponse, Bytes)> {
+    /// The responses of commands that were not aborted.
+    pub(super) fn into_commands(self) -> impl Iterator<Item = (ScsiResponse, Bytes, Origin)> {
         let kept = self.responses.into_iter().filter(|kept| !kept.is_reused);
         kept.filter_map(|kept| match kept.pdu {
-            Response::ScsiResponse(response) => Some((response, kept.data)),
+            Response::ScsiResponse(response) => Some((response, kept.data, kept.origin?)),
             _ => None,
         })
     }
@@ -172,7 +183,7 @@ mod tests {
                 max_cmd_sn: Sn(2),
                 data_sn: 0,
             };
-            retained.keep(Response::Reject(reject), Bytes::from_static(&[0; 48]));
+            retained.keep(Response::Reject(reject), Bytes::from_static(&[0; 48]), None);
         }
         retained
     }

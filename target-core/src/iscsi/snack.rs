@@ -6,17 +6,34 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use iscsi_proto::Sn;
-use iscsi_proto::pdu::{RejectReason, Request, Response, Snack, SnackType};
+use iscsi_proto::pdu::{RejectReason, Request, Response, ScsiResponse, Snack, SnackType};
 
 use super::event::{Action, CloseReason, LinkId, PeerMisbehaved};
 use super::full_feature::FullFeature;
+use super::tasks::Origin;
 use crate::datamover::Unsent;
 
 impl FullFeature {
     /// Sends a response that has its StatSN already, and keeps it until it is acknowledged, where it may be asked for.
     pub(super) fn say(&mut self, link: LinkId, pdu: Response, data: Bytes, actions: &mut VecDeque<Action>) {
         if let Some(retained) = &mut self.links.get_mut(link).retained {
-            retained.keep(pdu.clone(), data.clone());
+            retained.keep(pdu.clone(), data.clone(), None);
+        }
+        actions.push_back(Action::Send(link, pdu, data));
+    }
+
+    /// The same for the status of a task, which another connection may take up.
+    pub(super) fn say_status(
+        &mut self,
+        link: LinkId,
+        pdu: ScsiResponse,
+        data: Bytes,
+        origin: Origin,
+        actions: &mut VecDeque<Action>,
+    ) {
+        let pdu = Response::ScsiResponse(pdu);
+        if let Some(retained) = &mut self.links.get_mut(link).retained {
+            retained.keep(pdu.clone(), data.clone(), Some(origin));
         }
         actions.push_back(Action::Send(link, pdu, data));
     }

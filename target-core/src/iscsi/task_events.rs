@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
-use iscsi_proto::pdu::{Residual, Response, ScsiCommand, ScsiResponse, ScsiResponseCode};
+use iscsi_proto::pdu::{Residual, ScsiCommand, ScsiResponse, ScsiResponseCode};
 use iscsi_proto::{Itt, Lun};
 
 use super::event::{Action, LinkId};
 use super::full_feature::FullFeature;
 use super::snack::LOOKS;
-use super::tasks::{HeldPut, Task};
+use super::tasks::{HeldPut, Origin, Task};
 use crate::datamover::{FinalStatus, GetData, Numbering, PutData};
 use crate::scsi::{Outcome, Sense, Status};
 use crate::transfer::TaskEvent;
@@ -18,10 +18,17 @@ use crate::transfer::TaskEvent;
 impl FullFeature {
     /// An event of a task that was aborted meanwhile finds no task, and is dropped with its buffer.
     pub(super) fn task_event(&mut self, event: TaskEvent, now: Instant, actions: &mut VecDeque<Action>) {
-        if let Some((_, task)) = self.tasks.by_id(event.task())
+        if let Some((itt, task)) = self.tasks.by_id(event.task())
             && let Some(adrift) = &mut task.adrift
         {
-            return adrift.hear(event);
+            match event {
+                TaskEvent::Done {
+                    outcome: Outcome::Aborted,
+                    ..
+                } => self.aborted_adrift(itt, now, actions),
+                event => adrift.hear(event),
+            }
+            return;
         }
         match event {
             TaskEvent::Get {
@@ -115,7 +122,7 @@ impl FullFeature {
     }
 
     fn end(&mut self, itt: Itt, mut task: Task, outcome: &Outcome, actions: &mut VecDeque<Action>) {
-        let (link, held) = (task.link, task.held.take());
+        let (link, held, origin) = (task.link, task.held.take(), task.origin());
         match *outcome {
             Outcome::Status {
                 status: Status::Good,
@@ -136,7 +143,8 @@ impl FullFeature {
                         let put = self.put(link, itt, task.lun, put, None);
                         actions.push_back(Action::Put(link, put));
                     }
-                    self.respond_scsi(link, itt, Status::Good, Bytes::new(), residual, actions);
+                    let response = scsi_response(itt, Status::Good, residual, self.respond(link));
+                    self.say_status(link, response, Bytes::new(), origin, actions);
                 }
             },
             Outcome::Status {
@@ -149,7 +157,8 @@ impl FullFeature {
                     actions.push_back(Action::Put(link, put));
                 }
                 let data = sense.map_or_else(Bytes::new, |sense| sense_segment(&sense));
-                self.respond_scsi(link, itt, status, data, residual, actions);
+                let response = scsi_response(itt, status, residual, self.respond(link));
+                self.say_status(link, response, data, origin, actions);
             }
             // Aborted by another nexus: the initiator hears of it by a unit attention, not by a status.
             Outcome::Aborted => return actions.push_back(Action::Release(link, itt)),
@@ -164,11 +173,12 @@ impl FullFeature {
         link: LinkId,
         itt: Itt,
         missing: u32,
+        origin: Origin,
         actions: &mut VecDeque<Action>,
     ) {
         let numbering = self.respond(link);
         let (response, data) = aborted(itt, missing, numbering);
-        self.say(link, Response::ScsiResponse(response), data, actions);
+        self.say_status(link, response, data, origin, actions);
     }
 
     fn put(&mut self, link: LinkId, itt: Itt, lun: Lun, put: HeldPut, last: Option<FinalStatus>) -> PutData {
@@ -187,19 +197,6 @@ impl FullFeature {
             numbering,
             budget,
         }
-    }
-
-    fn respond_scsi(
-        &mut self,
-        link: LinkId,
-        itt: Itt,
-        status: Status,
-        data: Bytes,
-        residual: Residual,
-        actions: &mut VecDeque<Action>,
-    ) {
-        let response = scsi_response(itt, status, residual, self.respond(link));
-        self.say(link, Response::ScsiResponse(response), data, actions);
     }
 }
 

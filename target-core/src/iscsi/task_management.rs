@@ -16,7 +16,7 @@ use super::full_feature::{FullFeature, IMMEDIATE_MAX, Item};
 use super::management::BegunTmf;
 use super::params::QUERIES_SINCE;
 use super::registry::Node;
-use super::tasks::Task;
+use super::tasks::Origin;
 use crate::scsi::TmfOutcome;
 
 impl FullFeature {
@@ -116,7 +116,7 @@ impl FullFeature {
             Item::Command { pdu, .. } => pdu.itt == referenced && addressed(pdu.lun),
             Item::Control { .. } => false,
         });
-        let response = if self.leftovers.forget_task(referenced) {
+        let response = if self.leftovers.abort_task(referenced, addressed) {
             // It has ended, and nobody knows: with its status goes all that is left of it.
             actions.push_back(Action::Discard(referenced));
             TmfResponse::Complete
@@ -177,9 +177,11 @@ impl FullFeature {
         // Commands may have come that were sent later: by another connection, be it one that is gone, or where this
         // request was lost first and said again. The device makes no difference: the initiator is told of them, since it
         // will not take them for aborted.
-        let overtook = |task: &Task| !task.immediate && !task.cmd_sn.precedes(pdu.cmd_sn);
-        let later = self.tasks.tags(|task| concerns(task.lun) && overtook(task));
-        let concerned = self.tasks.tags(|task| concerns(task.lun) && !overtook(task));
+        let is_concerned = |origin: &Origin| concerns(origin.lun) && !origin.overtook(pdu.cmd_sn);
+        let is_later = |origin: &Origin| concerns(origin.lun) && origin.overtook(pdu.cmd_sn);
+        let later = self.tasks.tags(|task| is_later(&task.origin()));
+        let concerned = self.tasks.tags(|task| is_concerned(&task.origin()));
+        self.abort_unheard(is_concerned, actions);
         let releasing = self.drop_tasks(&concerned, actions);
         self.abort_with_status(&later, actions);
         let tmf = BegunTmf {
@@ -197,6 +199,15 @@ impl FullFeature {
             function: pdu.function,
             lun: pdu.lun,
         });
+    }
+
+    /// Tasks have ended, and are aborted before their status is known to have been heard: once the answer is, no connection
+    /// may take it up.
+    fn abort_unheard(&mut self, concerns: impl Fn(&Origin) -> bool, actions: &mut VecDeque<Action>) {
+        let gone = self.leftovers.abort(&concerns);
+        actions.extend(gone.into_iter().map(Action::Discard));
+        let retained = self.links.iter_mut().filter_map(|link| link.retained.as_mut());
+        retained.for_each(|retained| retained.abort(&concerns));
     }
 
     fn answer_tmf_at_once(
@@ -270,9 +281,9 @@ impl FullFeature {
                 self.abort_adrift(*itt);
                 continue;
             }
-            let (link, missing) = (task.link, task.missing);
+            let (link, missing, origin) = (task.link, task.missing, task.origin());
             self.drop_tasks(&[*itt], actions);
-            self.respond_aborted(link, *itt, missing, actions);
+            self.respond_aborted(link, *itt, missing, origin, actions);
         }
     }
 

@@ -50,6 +50,14 @@ pub(super) struct Task {
     get: Option<PendingGet>,
 }
 
+/// What task management goes by, of a task or of the status that it left.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Origin {
+    pub(super) lun: Lun,
+    cmd_sn: Sn,
+    immediate: bool,
+}
+
 /// A piece of Data-In that has not been submitted.
 #[derive(Debug)]
 pub(super) struct HeldPut {
@@ -70,6 +78,23 @@ pub(super) struct StuckTask {
 struct PendingGet {
     reply: oneshot::Sender<Result<IoBuf, Sense>>,
     since: Instant,
+}
+
+impl Task {
+    pub(super) fn origin(&self) -> Origin {
+        Origin {
+            lun: self.lun,
+            cmd_sn: self.cmd_sn,
+            immediate: self.immediate,
+        }
+    }
+}
+
+impl Origin {
+    /// Whether the command was sent behind a request with this CmdSN. Of one for immediate delivery nobody can tell.
+    pub(super) fn overtook(&self, cmd_sn: Sn) -> bool {
+        !self.immediate && !self.cmd_sn.precedes(cmd_sn)
+    }
 }
 
 impl TaskTable {

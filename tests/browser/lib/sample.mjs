@@ -36,6 +36,7 @@ export const CONFIGURATION = {
     { target: TARGET, lun: 2, unit: "scratch" },
     { target: VAULT, lun: 0, unit: "vault" },
   ],
+  advertised: [{ id: "branch", from: "198.51.100.0/24", address: "storage.example.org:3260" }],
   credentials: [{ id: "vault", name: "backup", secret: "kept-to-itself-1" }],
   groups: [{ id: "hypervisors", description: "The two in the cellar" }],
   initiators: [
@@ -54,6 +55,8 @@ export async function fill(appliance) {
   await appliance.api("PUT", "/config", CONFIGURATION);
   await appliance.api("POST", "/tokens", { id: "prometheus", role: "viewer" });
   await appliance.api("PUT", "/users/anna", { role: "operator", password: "another password" });
+  const full = { id: "full", place: { kind: "file", path: "full.img", size: 64 * MIB } };
+  await appliance.api("POST", "/jobs", { kind: "zero", store: full });
   const writes = ["-f", "raw", "-c", "write -P 1 0 48M", appliance.url(TARGET, 0)];
   await tool("qemu-io", ...writes);
   const busy = [new Busy(appliance.url(TARGET, 2)), new Busy(appliance.url(TARGET, 0))];

@@ -19,6 +19,9 @@ export async function life(admin, appliance, folder) {
     await patterns(url, [["write -P 7 0 1M"], ["flush"], ["write -P 9 130M 64k"]]);
     await patterns(url, [["read -P 7 0 1M"], ["read -P 9 130M 64k"], ["read -P 0 64M 1M"]]);
   });
+  // Before the initiator logs in: its row and its line have to come while the page is open.
+  await page.goto("/");
+  await page.getByText("Nobody is logged in").waitFor();
   const busy = new Busy(url);
   try {
     await step("the dashboard shows its rates as they come, in table and charts", () => rates(page, appliance));
@@ -60,7 +63,6 @@ async function patterns(url, lines) {
 }
 
 async function rates(page, appliance) {
-  await page.goto("/");
   const row = page.locator(`table[data-by=luns] tr[data-key="${TARGET}/0"]`);
   const cell = (name) => row.locator(`[data-value^="${name}:"]`).innerText();
   await eventually("a rate in the row of the LUN", async () => /^[1-9].*[kMG]?B\/s$/.test(await cell("bytes_per_second")));
@@ -79,6 +81,9 @@ async function rates(page, appliance) {
   });
   await eventually("the colour of the first line in the chart", drawn);
   await page.getByLabel("By initiator").check();
+  await eventually("a line of the initiator", async () => {
+    return (await page.locator('table[data-by=initiators] [data-swatch="1"]').count()) === 1;
+  });
   const api = await appliance.api("GET", "/stats");
   expect(api.luns[0].iops > 0, "the API shows no rate");
 }

@@ -27,6 +27,29 @@ export async function plain(browser, appliance) {
     await page.getByRole("button", { name: "Make the LUN" }).click();
     await page.getByRole("heading", { level: 1, name: "plain" }).waitFor();
   });
+  await step("without scripts: a store is filled with zeroes", async () => {
+    await page.goto("/new/store");
+    await page.getByLabel("Name", { exact: true }).fill("zeroed");
+    await page.getByLabel("Size", { exact: true }).fill("16 MiB");
+    await page.getByLabel("Take all the space now").check();
+    await page.getByRole("button", { name: "Make the store" }).click();
+    const row = page.getByRole("row", { name: "Zeroing zeroed" });
+    await eventually("its end", async () => {
+      await page.goto("/jobs");
+      return (await row.getByText("done", { exact: true }).count()) === 1;
+    });
+  });
+  await step("without scripts: an address is advertised, and not any more", async () => {
+    await page.goto("/settings/advertised/new");
+    await page.getByLabel("Name", { exact: true }).fill("plain");
+    await page.getByLabel("To initiators from").fill("203.0.113.0/24");
+    await page.getByLabel("Address that they are told").fill("192.0.2.77:3260");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("link", { name: "Change rule plain" }).click();
+    await page.getByRole("link", { name: "Delete…" }).click();
+    await page.getByRole("button", { name: "Delete the rule" }).click();
+    await page.getByText("Rule plain is deleted").waitFor();
+  });
   const busy = new Busy(appliance.url(TARGET, 0));
   try {
     const of = async () => (await appliance.api("GET", "/sessions")).items.filter((it) => it.target === TARGET);

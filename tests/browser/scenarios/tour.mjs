@@ -10,10 +10,13 @@ const EVERYWHERE = THEMES.flatMap((theme) => Object.keys(WIDTHS).map((width) => 
 const AT_LEAST = [
   "/", "/targets", "/luns", "/stores", "/initiators", "/sessions", "/login-failures", "/reservations", "/jobs", "/events",
   "/audit", "/configuration", "/settings", "/settings/users", "/settings/tokens", "/settings/password", "/settings/node",
-  "/settings/portals/new", "/new/lun", "/new/store", "/new/target",
+  "/settings/portals/new", "/settings/advertised/new", "/traces", "/new/lun", "/new/store", "/new/target",
 ];
 /** Those that only something in use leads to. */
-const IN_USE = ["/sessions/*", "/sessions/*/close", "/luns/*/*", "/targets/*", "/stores/*", "/reservations/*/clear"];
+const IN_USE = [
+  "/sessions/*", "/sessions/*/close", "/luns/*/*", "/targets/*", "/stores/*", "/reservations/*/clear",
+  "/settings/advertised/*",
+];
 
 /** Looks at all of them; `isInUse` says that the node has something of everything. */
 export async function tour(browser, { origin }, storageState, folder, { looks = EVERYWHERE, isInUse = true }) {
@@ -26,6 +29,7 @@ export async function tour(browser, { origin }, storageState, folder, { looks = 
     const missing = wanted.filter((shape) => !pages.has(shape));
     expect(missing.length === 0, `no link leads to ${missing.join(", ")}`);
   });
+  if (isInUse) await step("sessions and logins that failed lead to a trace of them", () => toTraces(inside.page));
   for (const [shape, path] of pages) await visit(inside, shape, path, looks, folder);
   await inside.context.close();
   const outside = await open(browser, origin);
@@ -39,6 +43,18 @@ function visit({ page, complaints }, shape, path, looks, folder) {
     if (await page.locator("[data-charts]").count()) await page.locator("[data-charts] canvas").first().waitFor();
     await lookAround(page, complaints, name(shape), folder, looks);
   });
+}
+
+async function toTraces(page) {
+  await page.goto("/sessions");
+  await page.getByRole("link", { name: /libiscsi/ }).first().click();
+  const session = new URL(page.url()).pathname.split("/").at(-1);
+  await page.getByRole("link", { name: "Trace it" }).click();
+  expect((await page.getByLabel("Session").inputValue()) === session, "the form is not about the session");
+  await page.goto("/login-failures");
+  await page.getByRole("link", { name: "Trace its next login (iqn.2026-11.org.example:stranger)" }).click();
+  const initiator = await page.getByLabel("Next logins of").inputValue();
+  expect(initiator === "iqn.2026-11.org.example:stranger", `the form is about ${initiator}`);
 }
 
 /** One page of each shape: shape → path. */

@@ -47,20 +47,20 @@ fio_sizes() {
   logout $target $portal
 }
 
-# The largest that soft RDMA carries: 512 pages a registration, of which Linux keeps one for memory that does not begin on
-# a page. A job of blocks of that size is as many commands as blocks.
+# large_commands KIB: the largest that soft RDMA carries: 512 pages a registration (soft-RoCE) or 256 (soft-iWARP), of which
+# Linux keeps one for memory that does not begin on a page. A job of blocks of that size is as many commands as blocks.
 large_commands() {
-  local disk before after size=$((2044 * 1024))
+  local disk before after size=$(($1 * 1024))
   login $target $portal
   disk=$(disk $target 0)
-  expect 'KiB of the largest command' 2044 "$(cat /sys/block/"${disk##*/}"/queue/max_hw_sectors_kb)"
-  echo 2044 >/sys/block/"${disk##*/}"/queue/max_sectors_kb
+  expect 'KiB of the largest command' "$1" "$(cat /sys/block/"${disk##*/}"/queue/max_hw_sectors_kb)"
+  echo "$1" >/sys/block/"${disk##*/}"/queue/max_sectors_kb
   before=$(written "$disk")
   fio --name=verify --filename="$disk" --rw=randwrite --bs=$size --size=$((16 * size)) --iodepth=4 --ioengine=libaio \
     --direct=1 --iomem_align=4096 --verify=crc32c --verify_fatal=1
   after=$(written "$disk")
-  expect 'sectors written' 65408 $((${after#* } - ${before#* }))
-  host print "commands for 16 blocks of 2044 KiB: $((${after% *} - ${before% *}))"
+  expect 'sectors written' $((16 * $1 * 2)) $((${after#* } - ${before#* }))
+  host print "commands for 16 blocks of $1 KiB: $((${after% *} - ${before% *}))"
   logout $target $portal
 }
 written() { awk '{ print $5, $7 }' "/sys/block/${1##*/}/stat"; }

@@ -321,3 +321,24 @@ heard() {
   for _ in 1 2 3 4; do ! sg_turs "$disk" >&2 || break; done
   echo "$disk"
 }
+
+# --- a target that is managed
+
+# on_page ELEMENT: the text of this element of the page that is open on the host, as a person would copy it.
+on_page() { host copy "$1" | base64 -d; }
+# page_says TEXT…: the open page has each of these.
+page_says() {
+  local page text
+  page=$(on_page main)
+  for text; do
+    [[ $page == *"$text"* ]] || fail "the page does not say '$text' but: ${page:0:1500}"
+  done
+}
+# lunaport NAME ARGUMENT…: the command line on the host.
+lunaport() { host lunaport "$@" | base64 -d; }
+# udev names disks, as on an installed system.
+start_udev() {
+  systemd-udevd --daemon 4>&-
+  udevadm trigger
+  udevadm settle
+}

@@ -23,7 +23,7 @@ alignment() {
 step 'start of the target in a guest with soft-RoCE' start_all rxe
 step 'login over RDMA' login_over_rdma
 for size in 512:1 4k:4 16k:8 64k:16 256k:32 1m:32; do step "${size%:*} at depths from 1 to 128" depths ${size%:*} ${size#*:}; done
-step 'commands of 2044 KiB' large_commands
+step 'commands of 2044 KiB' large_commands 2044
 step 'memory and places that begin anywhere' alignment
 for hundred in 1 2; do step "a hundred logins leave nothing behind, $hundred" cycles 100; done
 step 'stop, and a content kernel' finish

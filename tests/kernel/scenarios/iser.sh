@@ -8,15 +8,18 @@
 # Another initiator, whose RDMA is its own: the disk's name, its size, and data both ways. Its release 1.19 promises immediate
 # data and does not send them.
 libiscsi() {
-  local url="iscsi://$portal/$target/0?iser" test
+  local url="iscsi://$portal/$target/0?iser" test inquiry
   opened_by start_it --set ImmediateData=No
-  iscsi-inq "$url" | grep -q LUNAPORT || fail 'no INQUIRY data over libiscsi and RDMA'
+  export LD_PRELOAD=/test/keep.so
+  inquiry=$(iscsi-inq "$url" 2>&1) || fail "iscsi-inq over RDMA: status $?: ${inquiry##*$'\n'}"
+  grep -q LUNAPORT <<<"$inquiry" || fail "iscsi-inq over RDMA: ${inquiry##*$'\n'}"
   expect 'its idea of the size' $((megabytes << 20)) "$(iscsi-readcapacity16 -s "$url")"
   for test in Read10.Simple Write10.Simple Write16.Simple; do
-    LD_PRELOAD=/test/keep.so iscsi-test-cu --dataloss -t "ALL.$test" "$url" >/run/libiscsi.log 2>&1 ||
+    iscsi-test-cu --dataloss -t "ALL.$test" "$url" >/run/libiscsi.log 2>&1 ||
       fail "libiscsi's $test over RDMA: $(tail -n 3 /run/libiscsi.log)"
     grep -qE '^ *tests +1 +1 +1 +0' /run/libiscsi.log || fail "libiscsi's $test over RDMA: $(tail -n 5 /run/libiscsi.log)"
   done
+  unset LD_PRELOAD
   opened_by start_it
 }
 # opened_by START…: the target ends, and starts so.
@@ -52,7 +55,7 @@ step 'login over RDMA' login_over_rdma
 step 'ext4 over RDMA' a_filesystem ext4 $target $portal
 step 'xfs over RDMA' a_filesystem xfs $target $portal
 step 'fio verify over RDMA, 512 bytes to 1 MiB' fio_sizes 512:1 4k:4 16k:8 64k:16 256k:32 1m:32
-step 'commands of 2044 KiB' large_commands
+step 'commands of 2044 KiB' large_commands 2044
 step 'depths 1 and 128, and memory that begins anywhere' depths_and_alignment
 step "libiscsi's own initiator over RDMA" libiscsi
 step 'one disk over RDMA and TCP at once' both_transports

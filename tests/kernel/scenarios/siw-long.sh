@@ -28,7 +28,7 @@ step 'login over RDMA' login_over_rdma
 step 'ext4 over RDMA' a_filesystem ext4 $target $portal
 step 'xfs over RDMA' a_filesystem xfs $target $portal
 step 'fio verify over RDMA, 512 bytes to 1 MiB' fio_sizes 512:1 4k:4 16k:8 64k:16 256k:32 1m:32
-step 'commands of 2044 KiB' large_commands
+step 'commands of 1020 KiB' large_commands 1020
 step 'depths 1 and 128, and memory that begins anywhere' depths_and_alignment
 step 'one disk over RDMA and TCP at once' both_transports
 step 'one port for RDMA and TCP' one_port_for_both

@@ -261,7 +261,13 @@ impl Initiator {
             exp_stat_sn: self.exp_stat_sn,
         };
         self.send(Request::NopOut(request), b"are you there?").await;
-        let (nop, data) = self.expect::<NopIn>().await;
+        let (nop, data) = loop {
+            let (nop, data) = self.expect::<NopIn>().await;
+            // A question of the target, from a time when nothing was said for long: ours is a sign of life as well.
+            if nop.itt != Itt::RESERVED {
+                break (nop, data);
+            }
+        };
         assert_eq!((nop.itt, data.as_slice()), (itt, &b"are you there?"[..]));
     }
 

@@ -58,6 +58,10 @@ pub enum Defect {
     DataOutNotLookedAfter,
     /// What a lost connection had kept of its tasks is forgotten.
     ForgottenRemains,
+    /// Commands of several connections run as they arrive, whatever their numbers are.
+    OrderOfArrival,
+    /// A task that a living connection has is reassigned nevertheless.
+    ReassignedTwice,
     /// Task management waits for the store.
     AbortWaitsForStore,
     /// A login waits for the store.
@@ -88,7 +92,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect there is.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 41] = [
         Self::SkippedStatSn,
         Self::ResponseAfterAbort,
         Self::WrongDataInOffset,
@@ -115,6 +119,8 @@ impl Defect {
         Self::NotReinstated,
         Self::DataOutNotLookedAfter,
         Self::ForgottenRemains,
+        Self::OrderOfArrival,
+        Self::ReassignedTwice,
         Self::AbortWaitsForStore,
         Self::LoginWaitsForStore,
         Self::LeakedBuffer,
@@ -144,6 +150,7 @@ impl Defect {
             | Self::ForgottenRemains
             | Self::LostStatusOfReassigned
             | Self::NotReinstated
+            | Self::ReassignedTwice
             | Self::RecoveryIsClosing => 2,
             _ => 0,
         }
@@ -157,7 +164,7 @@ impl Defect {
             Self::HastyReset | Self::ImaginedAcknowledgement | Self::ResponseAfterAbort => {
                 Check::SilentAfterAbort
             }
-            Self::StrayResponse => Check::Allegiance,
+            Self::ReassignedTwice | Self::StrayResponse => Check::Allegiance,
             Self::WrongDataInOffset | Self::StatusBeforeData | Self::ShortDataIn => Check::DataIn,
             Self::WrongResidual => Check::Residual,
             Self::DoubledResponse
@@ -172,6 +179,7 @@ impl Defect {
                 Check::Liveness
             }
             Self::ForgottenRemains => Check::DataIn,
+            Self::OrderOfArrival => Check::Order,
             Self::ReturningExpCmdSn | Self::ShrinkingWindow => Check::CommandWindow,
             Self::WrongR2tOffset => Check::DataOut,
             Self::AbortWaitsForStore => Check::TaskManagementInTime,

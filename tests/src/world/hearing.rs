@@ -324,9 +324,11 @@ impl Session {
         if self.falls() && matches!(what, "R2T" | "Data-In") {
             // A response has overtaken it.
             self.fall(format_args!("{what} for {itt} comes too late"));
-        } else if self.dead.contains(&itt.0) && self.leg(leg).is_some_and(|leg| leg.is_closing) {
-            // A connection that is being logged out acknowledges nothing any more, so no answer on another one waits for
-            // its last words.
+        } else if self.dead.contains(&itt.0)
+            && self.leg(leg).is_some_and(|leg| leg.is_closing || leg.is_spoiled)
+        {
+            // A connection that the target has closed, or is about to, acknowledges nothing any more: no answer on another
+            // one waits for its last words.
             self.note(format_args!("<- last words: {what} for {itt}"));
         } else if self.dead.contains(&itt.0) {
             self.violated(
@@ -355,6 +357,9 @@ impl Session {
     }
 
     fn managed(&mut self, leg: u16, response: &TaskManagementResponse) {
+        if let Some(task) = self.contested.remove(&response.itt.0) {
+            return self.contest_ends(task, response.response);
+        }
         let Some(tmf) = self.forget_tmf(response.itt.0) else {
             if self.recovers() {
                 // It was said twice, and answered twice.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use iscsi_proto::pdu::{Function, LogoutReason};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::ledger::Check;
 use super::login::{join, log_in};
@@ -104,6 +104,7 @@ async fn live(session: &mut Session, random: &mut Random, steps: &mut usize) -> 
     }
     // What is not answered now is not the wire's fault.
     session.legs.iter_mut().for_each(|leg| leg.calm(true));
+    session.contest();
     let is_settled = settle(session).await;
     session.legs.iter_mut().for_each(|leg| leg.calm(false));
     if !is_settled {
@@ -288,13 +289,19 @@ async fn settle(session: &mut Session) -> bool {
 async fn depart(session: &mut Session) {
     let patience = if session.recovers() { 30 } else { 4 };
     let deadline = Instant::now() + Duration::from_secs(patience);
+    // Whatever else is heard: a target whose pings are answered talks on and on.
+    let mut again = Instant::now() + LOG_OUT_AGAIN;
     while !session.legs.is_empty() && !session.has_fallen {
-        match timeout(Duration::from_secs(1), session.recv()).await {
+        match timeout_at(again, session.recv()).await {
             Ok((leg, Some(pdu))) => session.heard(leg, &pdu),
             // The last words on one connection may come behind the end of another.
             Ok((leg, None)) => session.legs.retain(|other| other.cid != leg),
-            Err(_) if Instant::now() < deadline && session.recovers() => session.log_out_again(),
-            Err(_) if Instant::now() < deadline => {}
+            Err(_) if Instant::now() < deadline => {
+                again += LOG_OUT_AGAIN;
+                if session.recovers() {
+                    session.log_out_again();
+                }
+            }
             Err(_) if session.falls() => return,
             Err(_) => {
                 let detail = "a logout is not answered, or the connection stays open";
@@ -328,6 +335,8 @@ async fn fall_silent(session: &mut Session) -> End {
     End::Again
 }
 
+/// After this time a logout that may have been lost is said again.
+const LOG_OUT_AGAIN: Duration = Duration::from_secs(1);
 /// Longer than all of the target's patience together.
 const SILENCE: Duration = Duration::from_secs(45);
 /// Blocks of one read of the witness.

@@ -62,6 +62,8 @@ impl Session {
     pub(crate) fn forget_leg(&mut self, cid: u16) {
         self.legs.retain(|leg| leg.cid != cid);
         self.pings.retain(|_, ping| ping.leg != cid);
+        // Its answer may be gone as well, or be another one now.
+        self.contested.clear();
     }
 
     /// The target has taken leave of a connection: its tasks have ended without a status, its requests are answered by

@@ -30,6 +30,9 @@ pub enum Check {
     LoginInTime,
     /// A read returns what the latest write left: never older, never another block's, never half of two.
     DiskModel,
+    /// An ordered command runs behind all that its session sent before it, by whichever connection, and before all that it
+    /// sent behind it (§4.2.2.1, SAM-5 §8.6).
+    Order,
     /// What was flushed, or written with FUA, survives a power cut.
     Durability,
     /// When all is done every buffer is back in the pool.

@@ -62,6 +62,8 @@ pub(crate) struct Model {
     blocks: HashMap<u64, Block>,
     next: u64,
     last_cut: u64,
+    /// Changes that were acknowledged.
+    good: HashSet<ChangeId>,
     /// Stamped contents that a COMPARE AND WRITE found and replaced.
     replaced: HashSet<(u64, Content)>,
 }
@@ -71,6 +73,16 @@ struct Change {
     blocks: Range<u64>,
     start: u64,
     fua: bool,
+    /// A command that runs behind it, if it runs at all, has seen what was there before.
+    is_overtaken: bool,
+}
+
+/// A change as a command knows it that has to run behind it.
+#[derive(Clone, Debug)]
+pub(crate) struct Before {
+    change: ChangeId,
+    blocks: Range<u64>,
+    start: u64,
 }
 
 #[derive(Debug)]
@@ -154,15 +166,22 @@ impl Model {
             });
         }
         let start = now;
-        self.changes.insert(id, Change { blocks, start, fua });
+        let change = Change {
+            blocks,
+            start,
+            fua,
+            is_overtaken: false,
+        };
+        self.changes.insert(id, change);
         id
     }
 
-    /// It was acknowledged.
-    pub(crate) fn acknowledged(&mut self, id: ChangeId, now: u64) {
+    /// It was acknowledged. Whether it was done in its turn, as far as those behind it have seen.
+    pub(crate) fn acknowledged(&mut self, id: ChangeId, now: u64) -> bool {
         let Some(change) = self.changes.remove(&id) else {
-            return;
+            return true;
         };
+        self.good.insert(id);
         // A change that straddles a power cut may have been done before it, and be gone.
         let certain = change.fua || change.start > self.last_cut;
         for number in change.blocks {
@@ -179,6 +198,38 @@ impl Model {
                 }
             }
         }
+        !change.is_overtaken
+    }
+
+    /// A change that is under way, for a command that has to run behind it.
+    pub(crate) fn before(&self, id: ChangeId) -> Option<Before> {
+        let change = self.changes.get(&id)?;
+        Some(Before {
+            change: id,
+            blocks: change.blocks.clone(),
+            start: change.start,
+        })
+    }
+
+    /// A command that runs behind a change found this in a block. `false` when that change was acknowledged and what was
+    /// found is older; as long as it is under way its acknowledgement will tell.
+    pub(crate) fn follows(&mut self, before: &Before, number: u64, found: Content) -> bool {
+        if before.start <= self.last_cut || !before.blocks.contains(&number) {
+            return true;
+        }
+        let mut same = self
+            .block(number)
+            .candidates
+            .iter()
+            .filter(|c| c.content == found);
+        if !same.all(|candidate| candidate.end < before.start) {
+            return true;
+        }
+        if let Some(change) = self.changes.get_mut(&before.change) {
+            change.is_overtaken = true;
+            return true;
+        }
+        !self.good.contains(&before.change)
     }
 
     /// It ended otherwise: it may or may not have landed, and will not land any more.
@@ -355,6 +406,25 @@ mod tests {
             model.read(0, Content::Stamped(2, 0), 9, 10).is_err(),
             "the cut decided"
         );
+    }
+
+    #[test]
+    fn who_runs_behind_a_change_does_not_find_what_was_before_it() {
+        let (zero, new) = (Content::Zero, Content::Stamped(1, 0));
+        for is_answered_first in [false, true] {
+            let mut model = Model::default();
+            let write = model.begin(1, BLOCKS, false, stamped(1));
+            let before = model.before(write).unwrap();
+            if is_answered_first {
+                assert!(model.acknowledged(write, 3));
+                assert!(model.follows(&before, 0, new));
+                assert!(!model.follows(&before, 0, zero));
+                assert!(model.follows(&before, 1, zero), "another block");
+            } else {
+                assert!(model.follows(&before, 0, zero), "it may fail yet");
+                assert!(!model.acknowledged(write, 3));
+            }
+        }
     }
 
     #[test]

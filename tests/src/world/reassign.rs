@@ -1,10 +1,11 @@
 //! What an initiator does about a connection that broke, at ErrorRecoveryLevel 2 (RFC 7143 §7.2.2, §7.4): it has the target
 //! take leave of it, and goes on with its tasks on another one.
 
-use iscsi_proto::pdu::{Function, TmfResponse};
+use iscsi_proto::Itt;
+use iscsi_proto::pdu::{Function, Request, TaskManagementRequest, TmfResponse};
 
 use super::ledger::Check;
-use super::session::{Session, Tmf};
+use super::session::{Session, Tmf, lun};
 
 impl Session {
     pub(crate) fn reassigns(&self) -> bool {
@@ -67,6 +68,51 @@ impl Session {
                 Check::AnsweredOnce,
                 format_args!("the reassignment of {itt:#x} is answered {other:?}"),
             ),
+        }
+    }
+
+    /// Asks for a task by a connection that is not its own, while its own is alive: that must not be granted (§11.5.1). Done
+    /// where no connection is going to be lost meanwhile.
+    pub(crate) fn contest(&mut self) {
+        let is_certain = self.legs.iter().all(|leg| !leg.is_closing && !leg.is_spoiled);
+        let is_quiet = self.tmfs.is_empty() && self.partings.is_empty() && !self.terms.rdma;
+        if !self.reassigns() || !is_certain || !is_quiet {
+            return;
+        }
+        let mut tasks = self.tasks.iter();
+        let arrived = tasks.find(|(_, task)| !task.aborting && task.cmd_sn.precedes(self.exp_cmd_sn));
+        let Some((task, home, unit)) = arrived.map(|(itt, task)| (*itt, task.leg, task.unit)) else {
+            return;
+        };
+        let Some(other) = self.legs.iter().map(|leg| leg.cid).find(|cid| *cid != home) else {
+            return;
+        };
+        let itt = self.fresh_itt();
+        let request = Request::TaskManagement(TaskManagementRequest {
+            immediate: true,
+            function: Function::TaskReassign,
+            lun: lun(unit),
+            itt: Itt(itt),
+            referenced_itt: Itt(task),
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn(other),
+            ref_cmd_sn: self.tasks[&task].cmd_sn,
+            exp_data_sn: 0,
+        });
+        self.note(format_args!("-> {itt:#x} on {other} wants {task:#x} of {home}"));
+        self.contested.insert(itt, task);
+        self.send(other, &request, Vec::new());
+    }
+
+    /// Such a request is answered; the task may have ended meanwhile.
+    pub(crate) fn contest_ends(&self, task: u32, response: TmfResponse) {
+        self.note(format_args!("<- {task:#x} {response:?}"));
+        if !matches!(
+            response,
+            TmfResponse::TaskStillAllegiant | TmfResponse::TaskDoesNotExist
+        ) {
+            let detail = format_args!("{task:#x} has a connection, and is reassigned: {response:?}");
+            self.violated(Check::Allegiance, detail);
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use iscsi_proto::pdu::{
-    DataOut, Function, LogoutReason, LogoutRequest, NopOut, Request, ScsiCommand, TaskManagementRequest,
-    TextRequest,
+    DataOut, Function, LogoutReason, LogoutRequest, NopOut, Request, ScsiCommand, TaskAttribute,
+    TaskManagementRequest, TextRequest,
 };
 use iscsi_proto::{Cid, Itt, Lun, Sn, Ttt};
 use iser_transport::Opened;
@@ -18,6 +18,7 @@ use super::leaving::Parting;
 use super::ledger::Check;
 use super::leg::Leg;
 use super::login::Terms;
+use super::model::Before;
 use super::pipe::{Damage, Pdu};
 use super::plan::Command;
 use super::random::Random;
@@ -45,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) tasks: BTreeMap<u32, Task>,
     pub(crate) tmfs: BTreeMap<u32, Tmf>,
     pub(crate) pings: BTreeMap<u32, Ping>,
+    /// Requests to reassign a task that has a connection, and the task of each.
+    pub(crate) contested: BTreeMap<u32, u32>,
     /// Logouts of one connection that have not been answered, by tag.
     pub(crate) partings: BTreeMap<u32, Parting>,
     /// Logouts of one connection that were answered.
@@ -112,6 +115,7 @@ impl Session {
             tasks: BTreeMap::new(),
             tmfs: BTreeMap::new(),
             pings: BTreeMap::new(),
+            contested: BTreeMap::new(),
             partings: BTreeMap::new(),
             parted: BTreeSet::new(),
             fillers: BTreeSet::new(),
@@ -223,7 +227,8 @@ impl Session {
 
     /// Whether nothing is outstanding.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tasks.is_empty() && self.tmfs.is_empty() && self.pings.is_empty() && self.partings.is_empty()
+        let is_answered = self.tasks.is_empty() && self.tmfs.is_empty() && self.contested.is_empty();
+        is_answered && self.pings.is_empty() && self.partings.is_empty()
     }
 
     /// A tag that was never used.
@@ -267,6 +272,7 @@ impl Session {
         let leg = self.any_leg();
         let cmd_sn = self.number(leg);
         let mut task = Task::new(&self.scene, unit, command, cmd_sn, leg);
+        task.behind = self.changes_before(&task);
         let data = &task.command.data_out;
         let (mut immediate, mut unsolicited) = (0, 0);
         if task.command.is_write() {
@@ -291,6 +297,20 @@ impl Session {
         ));
         self.tasks.insert(itt, task);
         self.say(itt);
+    }
+
+    /// Outstanding changes that a command must run behind: an ordered one behind all, most others behind those that are
+    /// ordered themselves.
+    fn changes_before(&self, behind: &Task) -> Vec<Before> {
+        let attribute = behind.command.attribute;
+        let is_ordered = |task: &Task| {
+            let older = task.command.attribute == TaskAttribute::Ordered;
+            attribute == TaskAttribute::Ordered || (older && attribute != TaskAttribute::HeadOfQueue)
+        };
+        let model = self.scene.model(behind.unit);
+        let of_unit = self.tasks.values().filter(|task| task.unit == behind.unit);
+        let older = of_unit.filter(|task| is_ordered(task) && !task.aborting);
+        older.filter_map(|task| model.before(task.change?)).collect()
     }
 
     /// Sends a command once more, as it was: the target has not received it.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use backstores::BufPool;
 use bytes::Bytes;
 use iscsi_proto::pdu::{
-    NopOut, Request, Residual, Response, ScsiResponse, ScsiResponseCode, Snack, SnackType,
+    NopOut, Request, Residual, Response, ScsiResponse, ScsiResponseCode, Snack, SnackType, TmfResponse,
 };
 use iscsi_proto::{Itt, Lun, Sn, Ttt};
 use target_core::data_out::OutRemains;
@@ -19,7 +19,7 @@ use target_core::replay::SentTask;
 
 use super::defects::Defect;
 use super::scene::Scene;
-use super::spoiled_session::Ear;
+use super::spoiled_session::{Ear, cmd_sn};
 
 /// The mover around a sound one.
 #[derive(Debug)]
@@ -117,6 +117,7 @@ impl<M: DataMover> SpoiledMover<M> {
     fn control(&mut self, mut pdu: Response, data: Bytes) {
         if let Response::Login(login) = &pdu {
             self.tsih = login.tsih.0;
+            self.scene.strays.begin(self.tsih, self.ear.login_cmd_sn);
         }
         while let Some((pdu, data)) = self.scene.strays.find(self.tsih, self.id) {
             self.shift = self.shift.wrapping_add(1);
@@ -148,6 +149,12 @@ impl<M: DataMover> SpoiledMover<M> {
                 self.send(again, data.clone());
                 self.shift = self.shift.wrapping_add(1);
             }
+        }
+        if let Response::TaskManagement(response) = &mut pdu
+            && self.defect == Defect::ReassignedTwice
+            && response.response == TmfResponse::TaskStillAllegiant
+        {
+            response.response = TmfResponse::Complete;
         }
         let after = match &pdu {
             Response::TaskManagement(response) => self.released.take().map(|itt| {
@@ -362,6 +369,12 @@ impl<M: DataMover> DataMover for SpoiledMover<M> {
             }
             Poll::Ready(mut notify) => {
                 self.ear.mishear(self.defect, &mut notify);
+                if self.defect == Defect::OrderOfArrival
+                    && let Some(cmd_sn) = cmd_sn(&mut notify)
+                    && let Some(next) = self.scene.strays.arrive(self.tsih)
+                {
+                    *cmd_sn = next;
+                }
                 Poll::Ready(notify)
             }
             Poll::Pending => Poll::Pending,

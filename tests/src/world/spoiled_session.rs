@@ -16,6 +16,7 @@ use super::defects::Defect;
 #[derive(Debug, Default)]
 pub(crate) struct Strays {
     counts: Mutex<BTreeMap<u16, u32>>,
+    numbers: Mutex<BTreeMap<u16, Sn>>,
     responses: Mutex<Vec<(u16, u64, Response, Bytes)>>,
 }
 
@@ -26,6 +27,18 @@ impl Strays {
         let count = counts.entry(tsih).or_default();
         *count += 1;
         *count
+    }
+
+    /// A connection of a session has logged in. A new session's first request will have this CmdSN.
+    pub(crate) fn begin(&self, tsih: u16, cmd_sn: Sn) {
+        let mut numbers = self.numbers.lock().expect("plain data");
+        numbers.entry(tsih).or_insert(cmd_sn);
+    }
+
+    /// The CmdSN of the next request of a session that arrives, if they went by arrival.
+    pub(crate) fn arrive(&self, tsih: u16) -> Option<Sn> {
+        let mut numbers = self.numbers.lock().expect("plain data");
+        numbers.get_mut(&tsih).map(Sn::advance)
     }
 
     /// A mover leaves a response to another one of its session.
@@ -54,6 +67,8 @@ pub(crate) struct Ear {
     pub(crate) stat_sn: Sn,
     /// ExpCmdSN as it was said last.
     pub(crate) exp_cmd_sn: Sn,
+    /// CmdSN of the login.
+    pub(crate) login_cmd_sn: Sn,
 }
 
 impl Ear {
@@ -62,6 +77,7 @@ impl Ear {
             cid: Cid(0),
             stat_sn: Sn(0),
             exp_cmd_sn: Sn(0),
+            login_cmd_sn: Sn(0),
         }
     }
 
@@ -87,6 +103,7 @@ impl Ear {
         match (defect, pdu) {
             (_, Request::Login(login)) => {
                 self.cid = login.cid;
+                self.login_cmd_sn = login.cmd_sn;
                 if defect == Defect::NotReinstated && login.tsih.0 != 0 {
                     login.cid.0 ^= 0x4000;
                 }
@@ -128,6 +145,22 @@ impl Ear {
             _ => {}
         }
     }
+}
+
+/// The CmdSN of a request that waits its turn.
+pub(crate) fn cmd_sn(notify: &mut Notify) -> Option<&mut Sn> {
+    let (cmd_sn, is_immediate) = match notify {
+        Notify::Command { pdu, .. } => (&mut pdu.cmd_sn, pdu.immediate),
+        Notify::Control { pdu, .. } => match pdu {
+            Request::NopOut(pdu) => (&mut pdu.cmd_sn, pdu.immediate),
+            Request::Text(pdu) => (&mut pdu.cmd_sn, pdu.immediate),
+            Request::Logout(pdu) => (&mut pdu.cmd_sn, pdu.immediate),
+            Request::TaskManagement(pdu) => (&mut pdu.cmd_sn, pdu.immediate),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    (!is_immediate).then_some(cmd_sn)
 }
 
 /// A command whose immediate data did not arrive as they were sent, taken as it is.

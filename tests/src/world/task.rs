@@ -7,7 +7,7 @@ use iscsi_proto::pdu::{DataIn, R2t, Residual};
 use tokio::time::Instant;
 
 use super::ledger::Check;
-use super::model::{BLOCK, ChangeId, Content};
+use super::model::{BLOCK, Before, ChangeId, Content};
 use super::plan::{Command, Kind};
 use super::scene::Scene;
 
@@ -24,6 +24,8 @@ pub(crate) struct Task {
     pub(crate) start: u64,
     pub(crate) sent_at: Instant,
     pub(crate) change: Option<ChangeId>,
+    /// Changes that it has to run behind.
+    pub(crate) behind: Vec<Before>,
     /// Some of its data had a digest that did not match.
     pub(crate) damaged: bool,
     /// A task management request concerns it.
@@ -110,6 +112,7 @@ impl Task {
             start,
             sent_at: Instant::now(),
             change,
+            behind: Vec::new(),
             damaged: false,
             aborting: false,
             may_be_gone: false,
@@ -310,6 +313,12 @@ impl Task {
             }
         }
         for (number, content) in found {
+            let mut behind = self.behind.iter();
+            if !behind.all(|before| model.follows(before, number, content)) {
+                let detail = format!("block {number} was read before what was sent first was written");
+                problems.push((Check::Order, detail));
+                break;
+            }
             if let Err(stale) = model.read(number, content, self.start, now) {
                 let check = if stale.promised {
                     Check::Durability
@@ -321,8 +330,9 @@ impl Task {
             }
         }
         // What was compared was there before what was written.
-        if let Some(change) = self.change {
-            model.acknowledged(change, now);
+        if self.change.is_some_and(|change| !model.acknowledged(change, now)) {
+            let detail = "what was sent behind it has run before it".into();
+            problems.push((Check::Order, detail));
         }
     }
 

@@ -169,6 +169,67 @@ async fn a_redirected_login_is_told_where_to_go_and_discovery_is_not_redirected(
     }
 }
 
+// §11.13.5: before or after the security negotiation, as the target likes. §13.8: without a portal group tag.
+#[tokio::test]
+async fn a_login_is_redirected_before_it_is_asked_for_chap() {
+    for (value, status) in [
+        ("192.0.2.7:3260", LoginStatus::TargetMovedTemporarily),
+        (
+            "san.example.org:860,permanent",
+            LoginStatus::TargetMovedPermanently,
+        ),
+    ] {
+        let target = Target::builder()
+            .chap(chap())
+            .set("redirect", value)
+            .start()
+            .await;
+        let mut initiator = Initiator::connect(&target).await;
+        let keys = Keys::normal()
+            .without("MaxRecvDataSegmentLength")
+            .with("AuthMethod", "CHAP,None");
+        let (response, pairs) = initiator.login_step((Security, Some(Operational)), keys).await;
+        assert_eq!((response.status, response.transit), (status, false));
+        let address = value.split(',').next().unwrap();
+        assert_eq!(value_of_only(&pairs, "TargetAddress"), address);
+        initiator.expect_closed().await;
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_admitted_is_not_told_where_a_target_has_moved() {
+    let nobody = Access::Initiators(vec![]);
+    let target = Target::builder()
+        .access(nobody)
+        .set("redirect", "192.0.2.7:3260")
+        .start()
+        .await;
+    let mut initiator = Initiator::connect(&target).await;
+    let (response, pairs) = initiator
+        .login_step((Operational, Some(FullFeature)), Keys::normal())
+        .await;
+    assert_eq!(response.status, LoginStatus::AuthorizationFailure);
+    assert_eq!(pairs, []);
+}
+
+#[tokio::test]
+async fn a_redirect_names_its_own_address_where_address_rules_tell_discovery_another() {
+    let target = Target::builder()
+        .set("redirect", "192.0.2.7:3260")
+        .advertise("127.0.0.0/8", "198.51.100.1:3260")
+        .start()
+        .await;
+    let mut discovering = Initiator::discover(&target).await;
+    let pairs = discovering.text(Keys::from([("SendTargets", "All")])).await;
+    assert_eq!(value(&pairs, "TargetAddress"), Some("198.51.100.1:3260,1"));
+    let mut initiator = Initiator::connect(&target).await;
+    let (response, pairs) = initiator
+        .login_step((Operational, Some(FullFeature)), Keys::normal())
+        .await;
+    assert_eq!(response.status, LoginStatus::TargetMovedTemporarily);
+    assert_eq!(value_of_only(&pairs, "TargetAddress"), "192.0.2.7:3260");
+}
+
 #[tokio::test]
 async fn another_version_is_not_spoken() {
     let target = Target::start().await;
@@ -334,6 +395,13 @@ fn proof(id: u8, secret: &[u8], challenge: &[u8]) -> Vec<u8> {
     hash.update(secret);
     hash.update(challenge);
     hash.finalize().to_vec()
+}
+
+/// The value of a key that is the only one.
+fn value_of_only<'a>(pairs: &'a [KeyValue], key: &str) -> &'a str {
+    let [pair] = pairs else { panic!("{pairs:?}") };
+    assert_eq!(pair.key, key);
+    &pair.value
 }
 
 fn value<'a>(pairs: &'a [KeyValue], key: &str) -> Option<&'a str> {

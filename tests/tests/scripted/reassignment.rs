@@ -7,8 +7,8 @@ use iscsi_proto::pdu::{
     DataIn, DataOut, Function, LogoutReason, LogoutRequest, LogoutResponse, LogoutResponseCode, Reject,
     Request, Response, ScsiResponse, TaskManagementRequest, TmfResponse,
 };
-use iscsi_proto::{Cid, Itt, Sn};
-use tests::script::{Initiator, Keys, Pdu, Target, TargetBuilder, cdb};
+use iscsi_proto::{Cid, Itt, Lun, Sn};
+use tests::script::{Disk, Initiator, Keys, Pdu, Target, TargetBuilder, cdb};
 use tokio::io::AsyncWriteExt;
 
 fn builder() -> TargetBuilder {
@@ -278,6 +278,75 @@ async fn a_task_adrift_can_be_aborted() {
     assert_eq!(reassign(&mut first, itt, 0).await, TmfResponse::TaskDoesNotExist);
     target.store(0).resume();
     first.ping().await;
+}
+
+#[tokio::test]
+async fn the_status_of_a_task_whose_set_was_aborted_is_taken_up_by_nobody() {
+    for function in [
+        Function::AbortTaskSet,
+        Function::ClearTaskSet,
+        Function::LogicalUnitReset,
+        Function::TargetWarmReset,
+    ] {
+        let target = builder().start().await;
+        let (mut first, mut second) = pair(&target).await;
+        second.cmd_sn = first.cmd_sn;
+        let (itt, _) = second.command(cdb::read_10(0, 1)).read(512).start().await;
+        first.cmd_sn = second.cmd_sn;
+        // Its status is lost with the connection, and kept for another one.
+        rest_of(&mut second).await;
+        lose(&mut second).await;
+        let tmf = first.manage(function, None).await;
+        assert_eq!(first.managed(tmf).await, TmfResponse::Complete, "{function:?}");
+        let gone = reassign(&mut first, itt, 0).await;
+        assert_eq!(gone, TmfResponse::TaskDoesNotExist, "{function:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_status_that_was_lost_while_its_task_set_was_aborted_is_taken_up_by_nobody() {
+    let target = builder().start().await;
+    let (mut first, mut second) = pair(&target).await;
+    second.cmd_sn = first.cmd_sn;
+    let (itt, _) = second.command(cdb::read_10(0, 1)).read(512).start().await;
+    first.cmd_sn = second.cmd_sn;
+    rest_of(&mut second).await;
+    // The answer waits until the status is acknowledged, or its connection is gone.
+    let tmf = first.manage(Function::AbortTaskSet, None).await;
+    first.ping().await;
+    lose(&mut second).await;
+    assert_eq!(first.managed(tmf).await, TmfResponse::Complete);
+    assert_eq!(reassign(&mut first, itt, 0).await, TmfResponse::TaskDoesNotExist);
+}
+
+#[tokio::test]
+async fn a_status_of_another_unit_or_of_a_later_command_survives_a_reset() {
+    let target = builder()
+        .disk(Disk::default())
+        .disk(Disk::default())
+        .start()
+        .await;
+    let (mut first, mut second) = pair(&target).await;
+    let _third = join(&target, &first, 2).await;
+    second.cmd_sn = first.cmd_sn;
+    second.lun = Lun::from_number(1).expect("a small number");
+    let (elsewhere, _) = second.command(cdb::test_unit_ready()).start().await;
+    first.cmd_sn = second.cmd_sn;
+    second.lun = first.lun;
+    let (later, _) = second.command(cdb::test_unit_ready()).start().await;
+    // Neither is acknowledged.
+    rest_of(&mut second).await;
+    rest_of(&mut second).await;
+    lose(&mut second).await;
+    // It was sent before the latter, and comes behind it.
+    let tmf = first.manage(Function::LogicalUnitReset, None).await;
+    assert_eq!(first.managed(tmf).await, TmfResponse::Complete);
+    first.cmd_sn = second.cmd_sn;
+    for itt in [later, elsewhere] {
+        assert_eq!(reassign(&mut first, itt, 0).await, TmfResponse::Complete);
+        let (.., response) = rest_of(&mut first).await;
+        assert_eq!(response.itt, itt);
+    }
 }
 
 #[tokio::test]

@@ -6,8 +6,10 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use management::control::{CloneRequest, Job};
-use serde::Deserialize;
+use management::control::{Change, CloneRequest, Edit, Job, Precondition};
+use management::model::{Kind, Object, Store};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use utoipa::openapi::path::HttpMethod;
 
 use super::extract::{Key, Params, parse};
@@ -15,6 +17,17 @@ use super::objects::Page;
 use super::routes::{Described, Routes};
 use crate::who::{Operator, Viewer};
 use crate::{Refusal, Web};
+
+/// Long work that can be begun.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "lowercase", tag = "kind")]
+pub enum JobRequest {
+    /// A new file is filled with zeroes, so that all its space is taken, and becomes a store.
+    Zero {
+        /// The store: a file with a size.
+        store: Store,
+    },
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,10 +37,18 @@ pub(super) fn add(routes: &mut Routes) {
     let new = |id: &str, summary: &str| Described::new("jobs", id, summary);
     let listed = new(
         "list_jobs",
-        "List long work with its progress: copies of stores, disks that are formatted or sanitized",
+        "List long work with its progress: stores that are copied or filled with zeroes, disks that are formatted or \
+         sanitized",
     )
     .gives_page::<Job>("The oldest first");
     routes.add(HttpMethod::Get, "/jobs", get(list), listed);
+    let begun = new(
+        "begin_job",
+        "Make a store whose file is filled with zeroes; a sparse one is made at once, among the stores",
+    )
+    .takes::<JobRequest>("application/json")
+    .gives::<Job>("202", "Begun; the store is there when the job is done");
+    routes.add(HttpMethod::Post, "/jobs", post(begin), begun);
     let shown = new("read_job", "Show how far a job is")
         .in_path("id", "its id")
         .gives::<Job>("200", "As it is");
@@ -59,6 +80,15 @@ async fn list(State(web): State<Web>, _who: Viewer, _query: Params<NoQuery>) -> 
     })
 }
 
+async fn begin(State(web): State<Web>, Operator(actor): Operator, body: Bytes) -> Result<Response, Refusal> {
+    let JobRequest::Zero { store } = parse(&body)?;
+    let change = Change {
+        preconditions: vec![Precondition::Absent(Kind::Store, store.key())],
+        ..Change::of(vec![Edit::Put(store.into())])
+    };
+    Ok(accepted(web.control().make_zeroed(&actor, change).await?))
+}
+
 async fn read(State(web): State<Web>, _who: Viewer, Key(id): Key) -> Result<Json<Job>, Refusal> {
     let found = web.control().job(&id);
     found
@@ -78,7 +108,12 @@ async fn clone(
     body: Bytes,
 ) -> Result<Response, Refusal> {
     let wanted: CloneRequest = parse(&body)?;
-    let job = web.control().clone_store(&actor, &source, wanted).await?;
+    Ok(accepted(
+        web.control().clone_store(&actor, &source, wanted).await?,
+    ))
+}
+
+fn accepted(job: Job) -> Response {
     let place = [(header::LOCATION, format!("/api/v1/jobs/{}", job.id))];
-    Ok((StatusCode::ACCEPTED, place, Json(job)).into_response())
+    (StatusCode::ACCEPTED, place, Json(job)).into_response()
 }

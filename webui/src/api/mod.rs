@@ -19,6 +19,7 @@ use utoipa::openapi::OpenApi;
 
 pub use config::{ConfigQuery, Diff};
 pub(crate) use events::followed;
+pub use jobs::JobRequest;
 pub(crate) use objects::deletion;
 pub use objects::{DeleteQuery, Page};
 pub use stats::RateHistory;

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use management::control::{JobKind, JobState};
+use management::control::{JobKind, JobState, StoreRoot};
 use management::document::Document;
 use management::live::{Condition, IserStatus, PortStatus, StoreStatus};
 use management::model::{LunMap, Target, Unit};
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::path::HttpMethod;
 
+use super::objects::Page;
 use super::routes::{Described, Routes};
 use crate::Web;
 use crate::who::{Admin, Viewer};
@@ -52,6 +53,13 @@ pub(super) fn add(routes: &mut Routes) {
     let shown =
         Described::new("status", "read_status", "Show how the node is").gives::<Status>("200", "As it is");
     routes.add(HttpMethod::Get, "/status", get(status), shown);
+    let roots = Described::new(
+        "stores",
+        "list_store_roots",
+        "List the folders that files of disks can be in, and the space that is left there",
+    )
+    .gives_page::<StoreRoot>("All of them, the state directory last");
+    routes.add(HttpMethod::Get, "/store-roots", get(store_roots), roots);
     let bundle = Described::new(
         "status",
         "read_support_bundle",
@@ -63,6 +71,15 @@ pub(super) fn add(routes: &mut Routes) {
 
 async fn status(State(web): State<Web>, _who: Viewer) -> Json<Status> {
     Json(status_of(&web))
+}
+
+async fn store_roots(State(web): State<Web>, _who: Viewer) -> Json<Page<StoreRoot>> {
+    let items = web.control().store_roots().await;
+    Json(Page {
+        total: items.len(),
+        items,
+        next: None,
+    })
 }
 
 async fn support_bundle(State(web): State<Web>, _who: Admin) -> Json<serde_json::Value> {
@@ -118,7 +135,8 @@ pub(crate) fn status_of(web: &Web) -> Status {
     let refused = control.refused_units().into_iter();
     let refused = refused.map(|(id, problem)| format!("unit {id} is not served: {problem}"));
     let jobs = control.jobs().into_iter();
-    let jobs = jobs.filter(|job| job.kind != JobKind::Clone && job.state == JobState::Failed);
+    let closes = |kind| matches!(kind, JobKind::Format | JobKind::Sanitize);
+    let jobs = jobs.filter(|job| closes(job.kind) && job.state == JobState::Failed);
     let closed_units = jobs.map(|job| format!("{}: {}", job.subject, job.problem.unwrap_or_default()));
     let unreached = control.unreached_targets().into_iter();
     let unreached = unreached.map(|name| format!("no portal leads to target {name}"));

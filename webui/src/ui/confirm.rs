@@ -22,6 +22,8 @@ pub(crate) struct Confirm {
     pub(crate) effects: Vec<String>,
     /// What sessions lose.
     pub(crate) uses: Vec<InUse>,
+    /// Whether it is something that sessions could feel at all.
+    pub(crate) feels: bool,
     /// Alternatives to choose from; none when there is nothing to choose.
     pub(crate) choices: Vec<Choice>,
     /// Where the form goes.
@@ -115,6 +117,7 @@ mod tests {
             frame: Frame::outside("Delete it?", Theme::Auto),
             effects: vec!["It is deleted.".to_owned()],
             uses,
+            feels: true,
             choices: Vec::new(),
             action: "/luns/a/0/delete".to_owned(),
             hidden: vec![("data".to_owned(), "keep".to_owned())],

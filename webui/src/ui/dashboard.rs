@@ -8,6 +8,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
+use management::control::SessionStatus;
 use management::live::{Condition, StoreStatus};
 use management::model::{Initiator, LunMap};
 use management::rates::{Rates, Sample};
@@ -26,6 +27,8 @@ struct DashboardPage {
     status: Status,
     jobs: Vec<jobs::Row>,
     total: Shown,
+    /// With a target: who only discovers is not counted.
+    sessions: usize,
     luns: Vec<LunRow>,
     /// LUNs that are not in the table.
     luns_left_out: usize,
@@ -88,6 +91,7 @@ async fn show_(State(web): State<Web>, visitor: Visitor) -> Response {
     page(&DashboardPage {
         frame: visitor.frame(Section::Dashboard, "Dashboard"),
         jobs: jobs::running(&web),
+        sessions: at_targets(&web).count(),
         total: Shown(sample.map(|sample| sample.total.clone())),
         luns,
         luns_left_out,
@@ -116,11 +120,16 @@ fn luns(web: &Web, sample: Option<&Sample>) -> Vec<LunRow> {
     model.all::<LunMap>().map(row).collect()
 }
 
-/// Those that are logged in; what they do at several LUNs is added up.
+fn at_targets(web: &Web) -> impl Iterator<Item = SessionStatus> {
+    let sessions = web.control().sessions().into_iter();
+    sessions.filter(|session| session.target.is_some())
+}
+
+/// Those that are logged in to a target; what they do at several LUNs is added up.
 fn initiators(web: &Web, sample: Option<&Sample>) -> Vec<InitiatorRow> {
     let model = web.control().model();
     let mut all: BTreeMap<String, Option<Rates>> = BTreeMap::new();
-    for session in web.control().sessions() {
+    for session in at_targets(web) {
         all.entry(session.initiator).or_default();
     }
     for row in sample.into_iter().flat_map(|sample| &sample.initiators) {
@@ -192,7 +201,7 @@ fn fullest(all: &[StoreStatus]) -> (Vec<StoreRow>, usize) {
     (rows, left_out)
 }
 
-/// Rows of each table of rates.
+/// Rows of each table of rates; `live.js` knows the number.
 const ROWS: usize = 20;
 const STORES: usize = 8;
 const EVENTS: usize = 8;

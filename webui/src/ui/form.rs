@@ -107,6 +107,11 @@ impl Form {
             .filter(|secret| !secret.expose().is_empty())
     }
 
+    /// Whether it brings a secret.
+    pub(crate) fn has_secrets(&self) -> bool {
+        self.secrets.iter().any(|(_, secret)| !secret.expose().is_empty())
+    }
+
     /// What is wrong with a field.
     pub(crate) fn complaint(&self, name: &str) -> Option<&Complaint> {
         self.complaints

@@ -1,4 +1,4 @@
-//! Long work: how far copies, formatting and sanitizing are, and ending those that can be ended.
+//! Long work: how far copies, zeroing, formatting and sanitizing are, and ending those that can be ended.
 
 use askama::Template;
 use axum::Router;
@@ -75,12 +75,13 @@ async fn ask(
 ) -> Result<Response, Refusal> {
     let job = web.control().job(&id).filter(|job| job.cancellable);
     let row = Row::of(job.ok_or_else(|| Refusal::not_found("work that could be cancelled"))?);
+    let mut effects = vec!["It ends soon, and what it has made so far is removed.".to_owned()];
+    if row.job.kind == JobKind::Clone {
+        effects.push("What it copies from stays as it is.".to_owned());
+    }
     Ok(page(&Sure {
         frame: visitor.frame(Section::Jobs, format!("Cancel: {}", row.title)),
-        effects: vec![
-            "It ends soon, and what it has made so far is removed.".to_owned(),
-            "What it copies from stays as it is.".to_owned(),
-        ],
+        effects,
         action: format!("/jobs/{id}/cancel"),
         hidden: Vec::new(),
         verb: "Cancel it",
@@ -107,6 +108,7 @@ impl Row {
             JobKind::Clone => "Copying",
             JobKind::Format => "Formatting",
             JobKind::Sanitize => "Sanitizing",
+            JobKind::Zero => "Zeroing",
         };
         let subject = job
             .subject

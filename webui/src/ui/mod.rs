@@ -21,6 +21,7 @@ mod login_failures;
 mod luns;
 mod negotiated;
 mod notice;
+mod object;
 mod reservations;
 mod rule;
 mod sessions;
@@ -40,6 +41,7 @@ use axum::routing::get;
 pub(crate) use configuration::WaitingImports;
 pub(crate) use failure::as_page;
 pub(crate) use form::{is_form, proof_in};
+pub use show::moment;
 
 use crate::Web;
 

@@ -1,5 +1,6 @@
 //! Settings: portals, how the management is reached, what holds for the node, users, and tokens.
 
+mod advertised;
 mod node;
 mod people;
 mod portals;
@@ -14,8 +15,10 @@ use axum::routing::get;
 use management::live::PortStatus;
 use management::model::{AdvertisedAddress, Method, Portal, Settings, Transport};
 
+use super::form::Form;
 use super::frame::{Frame, Section, page};
-use super::visitor::Visitor;
+use super::object;
+use super::visitor::{OperatorVisitor, Visitor};
 use crate::serve::Scheme;
 use crate::{Certificate, Web};
 
@@ -42,7 +45,8 @@ pub(super) fn routes() -> Router<Web> {
         .route("/settings", get(overview))
         .merge(node::routes())
         .merge(people::routes())
-        .merge(portals::routes())
+        .merge(object::routes::<AdvertisedAddress, OperatorVisitor>())
+        .merge(object::routes::<Portal, OperatorVisitor>())
         .merge(tokens::routes())
 }
 
@@ -94,6 +98,15 @@ impl SettingsPage {
             }
         }
     }
+}
+
+/// The tag of a portal group that a form names.
+fn read_group(form: &mut Form) -> Option<u16> {
+    let group = form.parse::<u16>("portal_group").filter(|group| *group > 0);
+    if group.is_none() && form.complaint("portal_group").is_none() {
+        form.complain("portal_group", "is no tag", "use 1 to 65535");
+    }
+    group
 }
 
 /// Everybody who has a role may have it by these names.

@@ -62,7 +62,8 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A moment, in milliseconds since 1970: `2026-11-30 11:05:41 UTC`.
-pub(crate) fn moment(milliseconds: u64) -> String {
+#[must_use]
+pub fn moment(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);

@@ -1,5 +1,5 @@
-//! Asking once more before something goes that no session feels at once: users, tokens, portals, reservations of hosts
-//! that are gone. What sessions feel is asked by `confirm.rs`.
+//! Asking once more before something goes that no session feels at once: users, tokens, long work, reservations of
+//! hosts that are gone. What sessions feel is asked by `confirm.rs`.
 
 use askama::Template;
 

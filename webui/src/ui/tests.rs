@@ -14,7 +14,7 @@ use management::exposition::Cores;
 use management::live::{Accept, Defaults};
 use management::model::{AnyObject, Kind, Role};
 use management::state::State;
-use target_core::control::{ChapPolicy, Directory, Parameters};
+use target_core::control::Directory;
 use target_core::iscsi::Node;
 use tower::ServiceExt;
 
@@ -220,6 +220,12 @@ impl Answer {
     }
 }
 
+/// An address of this host where nobody listens.
+pub(super) fn free_address() -> String {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().to_string()
+}
+
 fn entropy(bytes: &mut [u8]) {
     getrandom::fill(bytes).unwrap();
 }
@@ -229,13 +235,7 @@ fn start(directory: &Path) -> Arc<Control> {
     let node = Node::new(Directory::default(), entropy, Vec::new);
     let defaults = Defaults {
         base: directory.to_owned(),
-        portals: Vec::new(),
-        other_portals: BTreeMap::new(),
-        groups: Vec::new(),
-        management_url: None,
-        advertised: Vec::new(),
-        chap: ChapPolicy::Open,
-        parameters: Parameters::default(),
+        ..Defaults::default()
     };
     let accept = Accept::new(|listener| tokio::spawn(async move { drop(listener) }).abort_handle());
     Control::start(state, model, node, defaults, accept, entropy).unwrap()

@@ -80,6 +80,12 @@ impl Visitor {
     }
 }
 
+impl From<OperatorVisitor> for Visitor {
+    fn from(OperatorVisitor(visitor): OperatorVisitor) -> Self {
+        visitor
+    }
+}
+
 impl FromRequestParts<Web> for Visitor {
     type Rejection = Refusal;
 

@@ -13,7 +13,7 @@ use management::model::{AccessRule, Credential, Initiator, InitiatorGroup, Model
 
 use super::frame::{Frame, Section, page};
 use super::list::{ListQuery, Paging};
-use super::show;
+use super::object::{self, Edited};
 use super::snapshot::target_href;
 use super::visitor::Visitor;
 use crate::Web;
@@ -61,30 +61,9 @@ struct Use {
 pub(super) fn routes() -> Router<Web> {
     Router::new()
         .route("/initiators", get(list))
-        .route("/new/initiator", get(initiator::new_page).post(initiator::create))
-        .route(
-            "/initiators/{name}",
-            get(initiator::edit_page).post(initiator::save),
-        )
-        .route(
-            "/initiators/{name}/delete",
-            get(initiator::ask_delete).post(initiator::delete),
-        )
-        .route("/new/group", get(group::new_page).post(group::create))
-        .route("/groups/{id}", get(group::edit_page).post(group::save))
-        .route("/groups/{id}/delete", get(group::ask_delete).post(group::delete))
-        .route(
-            "/new/credential",
-            get(credential::new_page).post(credential::create),
-        )
-        .route(
-            "/credentials/{id}",
-            get(credential::edit_page).post(credential::save),
-        )
-        .route(
-            "/credentials/{id}/delete",
-            get(credential::ask_delete).post(credential::delete),
-        )
+        .merge(object::routes::<Initiator, Visitor>())
+        .merge(object::routes::<InitiatorGroup, Visitor>())
+        .merge(object::routes::<Credential, Visitor>())
 }
 
 async fn list(State(web): State<Web>, visitor: Visitor, Query(query): Query<ListQuery>) -> Response {
@@ -97,7 +76,7 @@ async fn list(State(web): State<Web>, visitor: Visitor, Query(query): Query<List
     let row = |it: &Initiator| {
         let name = it.name.to_string();
         InitiatorRow {
-            href: initiator_href(&name),
+            href: Initiator::href(&name),
             description: it.description.clone().unwrap_or_default(),
             groups: it
                 .groups
@@ -119,7 +98,7 @@ async fn list(State(web): State<Web>, visitor: Visitor, Query(query): Query<List
     };
     let groups = model.all::<InitiatorGroup>().map(|group| GroupRow {
         id: group.key(),
-        href: group_href(&group.key()),
+        href: InitiatorGroup::href(&group.key()),
         description: group.description.clone().unwrap_or_default(),
         members: model
             .all::<Initiator>()
@@ -132,7 +111,7 @@ async fn list(State(web): State<Web>, visitor: Visitor, Query(query): Query<List
     });
     let credentials = model.all::<Credential>().map(|it| CredentialRow {
         id: it.key(),
-        href: credential_href(&it.key()),
+        href: Credential::href(&it.key()),
         name: it.name.clone(),
         uses: uses(&model, it),
     });
@@ -159,7 +138,7 @@ fn uses(model: &Model, credential: &Credential) -> Vec<Use> {
         .all::<Initiator>()
         .filter(|it| it.credential.as_ref() == Some(id));
     let initiators = initiators.map(|it| Use {
-        href: initiator_href(&it.key()),
+        href: Initiator::href(&it.key()),
         text: it.key(),
     });
     let discovery = model.settings().discovery;
@@ -169,16 +148,4 @@ fn uses(model: &Model, credential: &Credential) -> Vec<Use> {
         text: "discovery".to_owned(),
     });
     targets.chain(initiators).chain(discovery).collect()
-}
-
-fn initiator_href(name: &str) -> String {
-    format!("/initiators/{}", show::segment(name))
-}
-
-fn group_href(id: &str) -> String {
-    format!("/groups/{}", show::segment(id))
-}
-
-fn credential_href(id: &str) -> String {
-    format!("/credentials/{}", show::segment(id))
 }

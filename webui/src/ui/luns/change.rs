@@ -27,7 +27,7 @@ pub(super) async fn grow(
     let model = web.control().model();
     let (map, _, store) = parts(&model, &key)?;
     let Some(size) = request::read_size(&mut form) else {
-        return detail::render(&web, &visitor, &key, form);
+        return detail::render(&web, &visitor, &key, form).await;
     };
     let Place::File { path, .. } = &store.place else {
         form.complain(
@@ -35,7 +35,7 @@ pub(super) async fn grow(
             "cannot be set here",
             "a device grows by itself; anything else is made anew",
         );
-        return detail::render(&web, &visitor, &key, form);
+        return detail::render(&web, &visitor, &key, form).await;
     };
     let place = Place::File {
         path: path.clone(),
@@ -51,15 +51,16 @@ pub(super) async fn grow(
     match web.control().change(&visitor.actor, change).await {
         Ok(_) => {
             let text = format!(
-                "It has {} now. Hosts that are logged in have been told.",
+                "It has {} now, and hosts that are logged in have been told. How they take it up is below.",
                 show::bytes(size)
             );
-            Ok(notice::done(&text, &lun_href(&map.target.to_string(), map.lun)))
+            let page = lun_href(&map.target.to_string(), map.lun);
+            Ok(notice::done(&text, &format!("{page}#grown")))
         }
         Err(error) => {
             let place = |path: &str| path.starts_with("stores/").then_some("size");
             form.refuse(&Refusal::from(error), place);
-            detail::render(&web, &visitor, &key, form)
+            detail::render(&web, &visitor, &key, form).await
         }
     }
 }
@@ -158,6 +159,7 @@ async fn carry_out(
             frame: visitor.frame(Section::Luns, words.question),
             effects: vec![words.effect.to_owned()],
             uses,
+            feels: true,
             choices: Vec::new(),
             action: format!("{href}/{what}"),
             hidden: form.fields(),

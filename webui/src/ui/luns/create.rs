@@ -63,7 +63,7 @@ pub(super) async fn form_page(
         ("who", "initiator".to_owned()),
         ("chap", "none".to_owned()),
     ]);
-    page(&filled(&web, &visitor, form))
+    page(&filled(&web, &visitor, form).await)
 }
 
 pub(super) async fn create(
@@ -73,18 +73,30 @@ pub(super) async fn create(
 ) -> Response {
     let model = web.control().model();
     let Some(request) = request::read(&mut form, &model) else {
-        return form_again(&filled(&web, &visitor, form));
+        return form_again(&filled(&web, &visitor, form).await);
     };
     let (target, unit) = (request.target.to_string(), request.unit.to_string());
+    let is_zeroed = request.is_zeroed;
     let (change, number) = numbered(&web, &model, request);
-    match web.control().change(&visitor.actor, change).await {
-        Ok(_) => {
+    let done = if is_zeroed {
+        let begun = web.control().make_zeroed(&visitor.actor, change).await;
+        begun.map(|_| {
+            let text =
+                format!("Its file is being filled with zeroes. Then {unit} is LUN {number} of {target}.");
+            notice::done(&text, "/jobs")
+        })
+    } else {
+        let made = web.control().change(&visitor.actor, change).await;
+        made.map(|_| {
             let text = format!("{unit} is LUN {number} of {target}. The commands to use it are below.");
             notice::done(&text, &format!("{}#connect", lun_href(&target, number)))
-        }
+        })
+    };
+    match done {
+        Ok(response) => response,
         Err(error) => {
             refuse(&mut form, error);
-            form_again(&filled(&web, &visitor, form))
+            form_again(&filled(&web, &visitor, form).await)
         }
     }
 }
@@ -98,6 +110,7 @@ fn numbered(web: &Web, model: &Model, request: Request) -> (Change, u16) {
         target,
         unit,
         number,
+        is_zeroed: _,
     } = request;
     let with = |lun: u16| {
         let mut edits = edits.clone();
@@ -135,8 +148,10 @@ fn is_free(model: &Model, target: &Name, lun: u16) -> bool {
     model.revision(Kind::Lun, &format!("{target}/{lun}")).is_none()
 }
 
-fn filled(web: &Web, visitor: &Visitor, form: Form) -> NewPage {
+async fn filled(web: &Web, visitor: &Visitor, form: Form) -> NewPage {
+    let folders = request::folders(web).await;
     let model = web.control().model();
+    let existing = request::mappable(&model, form.value("existing"));
     let targets = model.all::<Target>().map(|target| {
         let alias = target
             .alias
@@ -148,8 +163,8 @@ fn filled(web: &Web, visitor: &Visitor, form: Form) -> NewPage {
     NewPage {
         frame: visitor.frame(Section::Luns, "New LUN"),
         form,
-        folders: request::folders(&model, web.control().directory()),
-        existing: request::unmapped(&model),
+        folders,
+        existing,
         targets: targets.collect(),
         credentials: credentials(&model),
         groups: rule::groups(&model),

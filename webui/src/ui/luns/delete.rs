@@ -115,6 +115,7 @@ fn question(
         frame: visitor.frame(Section::Luns, format!("Delete LUN {}: {}?", map.lun, unit.id)),
         effects,
         uses,
+        feels: true,
         choices,
         action: format!("{href}/delete"),
         hidden: Vec::new(),

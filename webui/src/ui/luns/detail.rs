@@ -5,9 +5,10 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use management::control::SessionStatus;
 use management::live::StoreStatus;
-use management::model::{Cache, LunMap, Place, Store, Target, Unit};
+use management::model::{Cache, Device, LunMap, Place, Store, Target, Unit};
 
-use crate::ui::connect::{self, Commands};
+use super::request::space_beside;
+use crate::ui::connect::{self, Ways};
 use crate::ui::form::Form;
 use crate::ui::frame::{Frame, Section, page_with};
 use crate::ui::show;
@@ -31,7 +32,13 @@ struct DetailPage {
     usage: Option<Usage>,
     /// A file can grow; a device grows by itself.
     can_grow: bool,
-    commands: Vec<Commands>,
+    /// Not a disc: it can be written and have another size later.
+    is_disk: bool,
+    ways: Ways,
+    /// Below the field for the new size.
+    grow_hint: String,
+    /// Where the disk is mapped once more.
+    map_href: String,
     has_rule: bool,
     chap: bool,
     sessions: Vec<SessionStatus>,
@@ -69,11 +76,11 @@ pub(super) async fn show(
     visitor: Visitor,
     Path((target, lun)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
-    render(&web, &visitor, &format!("{target}/{lun}"), Form::default())
+    render(&web, &visitor, &format!("{target}/{lun}"), Form::default()).await
 }
 
 /// The page with the form to grow it as it stands.
-pub(super) fn render(web: &Web, visitor: &Visitor, key: &str, form: Form) -> Result<Response, Refusal> {
+pub(super) async fn render(web: &Web, visitor: &Visitor, key: &str, form: Form) -> Result<Response, Refusal> {
     let snapshot = Snapshot::of(web);
     let model = &snapshot.model;
     let gone = || Refusal::not_found("LUN");
@@ -82,6 +89,7 @@ pub(super) fn render(web: &Web, visitor: &Visitor, key: &str, form: Form) -> Res
     let unit = model.get::<Unit>(map.unit.as_str()).ok_or_else(gone)?;
     let store = model.get::<Store>(unit.store.as_str()).ok_or_else(gone)?;
     let status = snapshot.store(store.id.as_str());
+    let space = space_beside(web, store).await;
     let others = model
         .all::<LunMap>()
         .filter(|it| it.unit == unit.id && *it != map);
@@ -99,7 +107,18 @@ pub(super) fn render(web: &Web, visitor: &Visitor, key: &str, form: Form) -> Res
         facts: facts(unit, store, status),
         usage: status.and_then(Usage::of),
         can_grow: matches!(store.place, Place::File { .. }) && !store.protection && store.encrypt.is_none(),
-        commands: connect::commands(web, target, map, visitor.host()),
+        is_disk: unit.device == Device::Disk,
+        ways: connect::ways(web, target, map, visitor.host()),
+        grow_hint: format!(
+            "Larger than it is. Hosts are told at once; the file system in it is grown on the host, by the commands below.{space}"
+        ),
+        map_href: format!(
+            "/new/lun?{}",
+            show::query(&[
+                ("existing", &format!("unit:{}", unit.id)),
+                ("target", &map.target.to_string())
+            ])
+        ),
         has_rule: model.access_of(&target.name).next().is_some(),
         chap: target.authentication.method == management::model::Method::Chap,
         sessions: snapshot.sessions_of(&target.name.to_string()).cloned().collect(),

@@ -7,7 +7,7 @@ mod detail;
 mod request;
 
 pub(super) use detail::Usage;
-pub(super) use request::{file_in, folders, read_size};
+pub(super) use request::{file_in, folders, read_size, space_beside};
 
 use askama::Template;
 use axum::Router;

@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use management::control::{Edit, Precondition};
+use management::control::{Edit, Precondition, StoreRoot};
 use management::model::{
     Authentication, Cache, Credential, Device, Id, Kind, LunMap, Method, Model, Name, Object, Place, Store,
     Target, Unit,
 };
 
+use crate::Web;
 use crate::ui::form::Form;
 use crate::ui::{rule, show};
 
@@ -21,6 +22,8 @@ pub(super) struct Request {
     pub(super) unit: Id,
     /// The number, when one was asked for.
     pub(super) number: Option<u16>,
+    /// The file of the new disk is filled with zeroes first.
+    pub(super) is_zeroed: bool,
 }
 
 /// Reads the form; `None` when something is wrong, which the form then says.
@@ -34,6 +37,7 @@ pub(super) fn read(form: &mut Form, model: &Model) -> Option<Request> {
     let unit = request.disk();
     let target = request.target();
     let number = request.form.parse_filled::<u16>("lun");
+    let is_zeroed = request.is_zeroed();
     let Draft {
         edits, preconditions, ..
     } = request;
@@ -46,34 +50,53 @@ pub(super) fn read(form: &mut Form, model: &Model) -> Option<Request> {
         target: target?,
         unit: unit?,
         number,
+        is_zeroed,
     })
 }
 
-/// Disks that are there and mapped nowhere: units, and stores that have none. As (value, label).
-pub(super) fn unmapped(model: &Model) -> Vec<(String, String)> {
+/// Disks that are there to be mapped: units and stores that are mapped nowhere, and the one of value `chosen`, wherever it
+/// is. As (value, label).
+pub(super) fn mappable(model: &Model, chosen: &str) -> Vec<(String, String)> {
     let mapped: std::collections::BTreeSet<&Id> = model.all::<LunMap>().map(|map| &map.unit).collect();
     let used: std::collections::BTreeSet<&Id> = model.all::<Unit>().map(|unit| &unit.store).collect();
-    let units = model.all::<Unit>().filter(|unit| !mapped.contains(&unit.id));
-    let units = units.map(|unit| {
-        (
-            format!("unit:{}", unit.id),
-            format!("{} (disk with its identity)", unit.id),
-        )
+    let units = model.all::<Unit>().filter_map(|unit| {
+        let value = format!("unit:{}", unit.id);
+        let what = if mapped.contains(&unit.id) {
+            "at a LUN already"
+        } else {
+            "disk with its identity"
+        };
+        let is_offered = value == chosen || !mapped.contains(&unit.id);
+        is_offered.then(|| (value, format!("{} ({what})", unit.id)))
     });
     let stores = model.all::<Store>().filter(|store| !used.contains(&store.id));
     let stores = stores.map(|store| (format!("store:{}", store.id), format!("{} (store)", store.id)));
     units.chain(stores).collect()
 }
 
-/// Folders that a new file may be made in. As (value, label).
-pub(in crate::ui) fn folders(model: &Model, base: &Path) -> Vec<(String, String)> {
-    let own = (String::new(), format!("{} (state directory)", base.display()));
-    let roots = model.settings().store_roots.into_iter().map(|root| {
-        let root = root.display().to_string();
-        (root.clone(), root)
-    });
-    // A root that was set is where disks are meant to go.
-    roots.chain([own]).collect()
+/// Folders that a new file may be made in, with the space that is left there. As (value, label).
+pub(in crate::ui) async fn folders(web: &Web) -> Vec<(String, String)> {
+    let own = web.control().directory().display().to_string();
+    let label = |root: StoreRoot| {
+        let free = root.free.map(|free| format!("{} free", show::bytes(free)));
+        let (value, what) = if root.path == own {
+            (String::new(), Some("state directory".to_owned()))
+        } else {
+            (root.path.clone(), None)
+        };
+        let notes: Vec<_> = what.into_iter().chain(free).collect();
+        (value, format!("{} ({})", root.path, notes.join(", ")))
+    };
+    // A root that was set is where disks are meant to go, and comes first.
+    web.control().store_roots().await.into_iter().map(label).collect()
+}
+
+/// How much a store could grow, as a sentence that follows another one; empty when nobody knows.
+pub(in crate::ui) async fn space_beside(web: &Web, store: &Store) -> String {
+    let free = web.control().space_beside(store).await;
+    free.map_or_else(String::new, |free| {
+        format!(" {} are free there.", show::bytes(free))
+    })
 }
 
 /// The path of a new file: beside the state, or in a store root.
@@ -145,9 +168,17 @@ impl Draft<'_> {
             .push(Precondition::Absent(Kind::Store, id.to_string()));
         self.preconditions
             .push(Precondition::Absent(Kind::Unit, id.to_string()));
-        self.edits.push(Edit::Put(unit_over(id.clone(), &store).into()));
+        let unit = Unit {
+            thin: !self.is_zeroed(),
+            ..unit_over(id.clone(), &store)
+        };
+        self.edits.push(Edit::Put(unit.into()));
         self.edits.push(Edit::Put(store.into()));
         Some(id)
+    }
+
+    fn is_zeroed(&self) -> bool {
+        !self.form.has("disk", "existing") && self.form.is_set("zeroed")
     }
 
     fn existing_disk(&mut self) -> Option<Id> {

@@ -1,4 +1,4 @@
-//! A new store: a sparse file that is made, or a file or device that is there already.
+//! A new store: a file that is made, sparse or filled with zeroes, or a file or device that is there already.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub(super) async fn form_page(State(web): State<Web>, OperatorVisitor(visitor): 
         ("size", "10 GiB".to_owned()),
         ("cache", "write_back".to_owned()),
     ]);
-    page(&filled(&web, &visitor, form))
+    page(&filled(&web, &visitor, form).await)
 }
 
 pub(super) async fn create(
@@ -40,7 +40,7 @@ pub(super) async fn create(
     mut form: Form,
 ) -> Response {
     let Some(store) = read(&mut form) else {
-        return form_again(&filled(&web, &visitor, form));
+        return form_again(&filled(&web, &visitor, form).await);
     };
     let key = store.key();
     let preconditions = vec![Precondition::Absent(Kind::Store, key.clone())];
@@ -48,21 +48,23 @@ pub(super) async fn create(
         preconditions,
         ..Change::of(vec![Edit::Put(store.into())])
     };
-    match web.control().change(&visitor.actor, change).await {
-        Ok(_) => notice::done(
-            &format!("Store {key} is there. Map it to a LUN next."),
-            &href(&key),
-        ),
-        Err(ChangeError::Exists(_)) => {
-            form.complain("name", "is there already", "use another name");
-            form_again(&filled(&web, &visitor, form))
-        }
-        Err(error) => {
-            let is_new = form.has("kind", "new");
-            form.refuse(&Refusal::from(error), |path| place(path, is_new));
-            form_again(&filled(&web, &visitor, form))
-        }
+    let is_new = form.has("kind", "new");
+    let done = if is_new && form.is_set("zeroed") {
+        let begun = web.control().make_zeroed(&visitor.actor, change).await;
+        begun.map(|_| notice::done(&format!("Store {key} is being filled with zeroes."), "/jobs"))
+    } else {
+        let made = web.control().change(&visitor.actor, change).await;
+        made.map(|_| {
+            let text = format!("Store {key} is there. Map it to a LUN next.");
+            notice::done(&text, &href(&key))
+        })
+    };
+    match done {
+        Ok(response) => return response,
+        Err(ChangeError::Exists(_)) => form.complain("name", "is there already", "use another name"),
+        Err(error) => form.refuse(&Refusal::from(error), |path| place(path, is_new)),
     }
+    form_again(&filled(&web, &visitor, form).await)
 }
 
 fn read(form: &mut Form) -> Option<Store> {
@@ -116,6 +118,7 @@ fn place(path: &str, is_new: bool) -> Option<&'static str> {
     let (_, field) = path.strip_prefix("stores/")?.split_once('/')?;
     match field {
         "block_size" => Some("block_size"),
+        "read_only" => Some("read_only"),
         "encrypt" => Some("encrypt"),
         "place" | "place/path" => Some(if is_new { "folder" } else { "path" }),
         "place/size" => Some("size"),
@@ -123,12 +126,13 @@ fn place(path: &str, is_new: bool) -> Option<&'static str> {
     }
 }
 
-fn filled(web: &Web, visitor: &Visitor, form: Form) -> NewPage {
+async fn filled(web: &Web, visitor: &Visitor, form: Form) -> NewPage {
+    let folders = folders(web).await;
     let model = web.control().model();
     NewPage {
         frame: visitor.frame(Section::Stores, "New store"),
         form,
-        folders: folders(&model, web.control().directory()),
+        folders,
         roots: roots(&model, web),
     }
 }

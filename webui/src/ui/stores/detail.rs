@@ -12,7 +12,7 @@ use super::{StoreRow, UseIndex, href, row};
 use crate::ui::confirm::{self, Choice, Confirm, Tried};
 use crate::ui::form::Form;
 use crate::ui::frame::{Frame, Section, page_with};
-use crate::ui::luns::read_size;
+use crate::ui::luns::{read_size, space_beside};
 use crate::ui::snapshot::Snapshot;
 use crate::ui::visitor::{OperatorVisitor, Visitor};
 use crate::ui::{notice, show};
@@ -25,6 +25,8 @@ struct DetailPage {
     row: StoreRow,
     facts: Vec<(&'static str, String)>,
     can_grow: bool,
+    /// Below the field for the new size.
+    grow_hint: String,
     form: Form,
 }
 
@@ -33,7 +35,7 @@ pub(super) async fn show(
     visitor: Visitor,
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
-    render(&web, &visitor, &id, Form::default())
+    render(&web, &visitor, &id, Form::default()).await
 }
 
 pub(super) async fn grow(
@@ -47,7 +49,7 @@ pub(super) async fn grow(
         .get::<Store>(&id)
         .ok_or_else(|| Refusal::not_found("store"))?;
     let Some(size) = read_size(&mut form) else {
-        return render(&web, &visitor, &id, form);
+        return render(&web, &visitor, &id, form).await;
     };
     let Place::File { path, .. } = &store.place else {
         form.complain(
@@ -55,7 +57,7 @@ pub(super) async fn grow(
             "cannot be set here",
             "a device grows by itself; anything else is made anew",
         );
-        return render(&web, &visitor, &id, form);
+        return render(&web, &visitor, &id, form).await;
     };
     let place = Place::File {
         path: path.clone(),
@@ -77,7 +79,7 @@ pub(super) async fn grow(
             form.refuse(&Refusal::from(error), |path| {
                 path.starts_with("stores/").then_some("size")
             });
-            render(&web, &visitor, &id, form)
+            render(&web, &visitor, &id, form).await
         }
     }
 }
@@ -187,6 +189,7 @@ fn question(
         frame: visitor.frame(Section::Stores, format!("Delete the store {id}?")),
         effects,
         uses,
+        feels: true,
         choices,
         action: format!("{}/delete", href(id)),
         hidden: Vec::new(),
@@ -195,12 +198,13 @@ fn question(
     })
 }
 
-fn render(web: &Web, visitor: &Visitor, id: &str, form: Form) -> Result<Response, Refusal> {
+async fn render(web: &Web, visitor: &Visitor, id: &str, form: Form) -> Result<Response, Refusal> {
     let snapshot = Snapshot::of(web);
     let store = snapshot
         .model
         .get::<Store>(id)
         .ok_or_else(|| Refusal::not_found("store"))?;
+    let space = space_beside(web, store).await;
     let status = snapshot.store(id);
     let block_size = status.and_then(|status| status.block_size).or(store.block_size);
     let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
@@ -234,6 +238,7 @@ fn render(web: &Web, visitor: &Visitor, id: &str, form: Form) -> Result<Response
         row: row(&snapshot, &UseIndex::of(&snapshot.model), store),
         facts,
         can_grow: matches!(store.place, Place::File { .. }) && !store.protection && store.encrypt.is_none(),
+        grow_hint: format!("Larger than it is. Hosts are told at once.{space}"),
         form,
     };
     Ok(page_with(code, &template))

@@ -59,6 +59,7 @@ pub(super) async fn remove(
                 "The rule {id} of {name} is removed; nobody is let in by it any more."
             )],
             uses,
+            feels: true,
             choices: Vec::new(),
             action: format!(
                 "{}/access/{}/delete",

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use management::control::{Change, ChangeError, Edit, Precondition};
-use management::model::{Authentication, Credential, Id, Kind, Method, Model, Name, Object, Target};
+use management::control::{Change, Edit};
+use management::model::{Authentication, Credential, Id, Method, Model, Name, Object, Target};
 
-use crate::api::deletion;
 use crate::ui::confirm::{self, Confirm, Tried};
 use crate::ui::form::Form;
-use crate::ui::frame::{Frame, Section, form_again, page};
+use crate::ui::frame::{Frame, Section};
+use crate::ui::object::Edited;
 use crate::ui::snapshot::target_href;
 use crate::ui::visitor::{OperatorVisitor, Visitor};
 use crate::ui::{notice, rule, show};
@@ -30,102 +30,93 @@ struct EditPage {
     groups: Vec<(String, String)>,
 }
 
-pub(super) async fn new_page(State(web): State<Web>, OperatorVisitor(visitor): OperatorVisitor) -> Response {
-    let form = Form::of([
-        ("name", suggested_name()),
-        ("method", "none".to_owned()),
-        ("who", "initiator".to_owned()),
-    ]);
-    page(&new_form(&web, &visitor, form))
-}
+impl Edited for Target {
+    const SECTION: Section = Section::Targets;
+    const WORD: &'static str = "target";
+    const KEY_FIELD: &'static str = "name";
+    const NEW: &'static str = "/new/target";
+    const LIST: &'static str = "/targets";
+    const PATH: &'static str = "/targets";
+    const FORM: &'static str = "/edit";
 
-pub(super) async fn create(
-    State(web): State<Web>,
-    OperatorVisitor(visitor): OperatorVisitor,
-    mut form: Form,
-) -> Response {
-    let model = web.control().model();
-    let name = form.parse::<Name>("name");
-    let rule = rule::read(&mut form, name.as_ref(), &model);
-    let target = name.clone().and_then(|name| read(&mut form, name));
-    let (Some(name), Some(target), false) = (name, target, form.is_bad()) else {
-        return form_again(&new_form(&web, &visitor, form));
-    };
-    let mut edits = vec![Edit::Put(target.into())];
-    edits.extend(rule.map(|rule| Edit::Put(rule.into())));
-    let preconditions = vec![Precondition::Absent(Kind::Target, name.to_string())];
-    match web
-        .control()
-        .change(
-            &visitor.actor,
-            Change {
-                preconditions,
-                ..Change::of(edits)
-            },
-        )
-        .await
-    {
-        Ok(_) => notice::done(
-            &format!("Target {name} is made. Give it a disk next."),
-            &target_href(&name.to_string()),
-        ),
-        Err(error) => {
-            refuse(&mut form, error);
-            form_again(&new_form(&web, &visitor, form))
+    fn blank() -> Form {
+        Form::of([
+            ("name", suggested_name()),
+            ("method", "none".to_owned()),
+            ("who", "initiator".to_owned()),
+        ])
+    }
+
+    fn form(&self, _model: &Model) -> Form {
+        form_of(self)
+    }
+
+    /// A new one can have a rule with it.
+    fn read(form: &mut Form, model: &Model, old: Option<&Self>) -> Option<(Self, Vec<Edit>)> {
+        if let Some(old) = old {
+            let target = read(form, old.name.clone())?;
+            let target = Self {
+                enabled: old.enabled,
+                ..target
+            };
+            return Some((target, Vec::new()));
+        }
+        let name = form.parse::<Name>("name");
+        let rule = rule::read(form, name.as_ref(), model);
+        let target = read(form, name?)?;
+        Some((
+            target,
+            rule.map(|rule| Edit::Put(rule.into())).into_iter().collect(),
+        ))
+    }
+
+    fn place(path: &str) -> Option<&'static str> {
+        place(path)
+    }
+
+    fn page(web: &Web, visitor: &Visitor, form: Form, known: Option<&Self>) -> impl Template {
+        let model = web.control().model();
+        let key = known.map(Object::key);
+        let title = key.as_ref().map(|key| format!("Edit {key}"));
+        EditPage {
+            frame: visitor.frame(Section::Targets, title.as_deref().unwrap_or("New target")),
+            form,
+            is_new: known.is_none(),
+            action: Self::action(known),
+            back: key.as_deref().map_or_else(|| Self::LIST.to_owned(), Self::href),
+            credentials: credentials(&model),
+            groups: rule::groups(&model),
         }
     }
-}
 
-pub(super) async fn edit_page(
-    State(web): State<Web>,
-    OperatorVisitor(visitor): OperatorVisitor,
-    Path(name): Path<String>,
-) -> Result<Response, Refusal> {
-    let model = web.control().model();
-    let target = model
-        .get::<Target>(&name)
-        .ok_or_else(|| Refusal::not_found("target"))?;
-    Ok(page(&edit_form(&web, &visitor, &name, form_of(&model, target))))
-}
+    fn made(key: &str) -> (String, String) {
+        let text = format!("Target {key} is made. Give it a disk next.");
+        (text, Self::href(key))
+    }
 
-pub(super) async fn save(
-    State(web): State<Web>,
-    OperatorVisitor(visitor): OperatorVisitor,
-    Path(name): Path<String>,
-    mut form: Form,
-) -> Result<Response, Refusal> {
-    let model = web.control().model();
-    let old = model
-        .get::<Target>(&name)
-        .ok_or_else(|| Refusal::not_found("target"))?;
-    let Some(target) = read(&mut form, old.name.clone()) else {
-        return Ok(form_again(&edit_form(&web, &visitor, &name, form)));
-    };
-    let target = Target {
-        enabled: old.enabled,
-        ..target
-    };
-    let change = Change {
-        preconditions: form.conditions(Kind::Target, &name),
-        ..Change::of(vec![Edit::Put(target.into())])
-    };
-    match confirm::change(&web, &visitor.actor, &form, change).await {
-        Tried::Done => Ok(notice::done("Saved.", &target_href(&name))),
-        Tried::InUse(uses) => Ok(Confirm {
-            frame: visitor.frame(Section::Targets, "Save this change?"),
-            effects: vec![format!("The target {name} is changed as the form says.")],
-            uses,
-            choices: Vec::new(),
-            action: format!("{}/edit", target_href(&name)),
-            hidden: form.fields(),
-            verb: "Save".to_owned(),
-            back: target_href(&name),
+    fn saved(key: &str) -> (String, String) {
+        ("Saved.".to_owned(), Self::href(key))
+    }
+
+    fn deleted(key: &str) -> String {
+        format!("Target {key} is deleted. Its disks and their data are kept.")
+    }
+
+    fn effects(&self, model: &Model) -> Vec<String> {
+        let luns = model.luns_of(&self.name).count();
+        let rules = model.access_of(&self.name).count();
+        let mut effects = vec![format!("The target {} is deleted.", self.name)];
+        if luns > 0 {
+            let luns = show::count(luns, "LUN goes", "LUNs go");
+            effects.push(format!(
+                "Its {luns} with it. The disks behind stay in Stores with all data, and can be mapped again."
+            ));
         }
-        .ask_again()),
-        Tried::Refused(error) => {
-            refuse(&mut form, error);
-            Ok(form_again(&edit_form(&web, &visitor, &name, form)))
+        if rules > 0 {
+            let rules = show::count(rules, "rule goes", "rules go");
+            effects.push(format!("{rules} about who may log in with it."));
         }
+        effects
     }
 }
 
@@ -145,33 +136,6 @@ pub(super) async fn disable(
     form: Form,
 ) -> Result<Response, Refusal> {
     switch(&web, &visitor, &name, &form, false).await
-}
-
-pub(super) async fn ask_delete(
-    State(web): State<Web>,
-    OperatorVisitor(visitor): OperatorVisitor,
-    Path(name): Path<String>,
-) -> Result<Response, Refusal> {
-    let change = Change::of(deletion(&web, Kind::Target, &name));
-    let uses = web.control().preview(&change)?.uses;
-    deletion_page(&web, &visitor, &name, uses).map(|confirm| confirm.ask())
-}
-
-pub(super) async fn delete(
-    State(web): State<Web>,
-    OperatorVisitor(visitor): OperatorVisitor,
-    Path(name): Path<String>,
-    form: Form,
-) -> Result<Response, Refusal> {
-    let change = Change::of(deletion(&web, Kind::Target, &name));
-    match confirm::change(&web, &visitor.actor, &form, change).await {
-        Tried::Done => Ok(notice::done(
-            &format!("Target {name} is deleted. Its disks and their data are kept."),
-            "/targets",
-        )),
-        Tried::InUse(uses) => deletion_page(&web, &visitor, &name, uses).map(|confirm| confirm.ask_again()),
-        Tried::Refused(error) => Err(error.into()),
-    }
 }
 
 async fn switch(
@@ -205,6 +169,7 @@ async fn switch(
                 "Its LUNs, rules and data are kept.".to_owned(),
             ],
             uses,
+            feels: true,
             choices: Vec::new(),
             action: format!("{href}/disable"),
             hidden: form.fields(),
@@ -215,73 +180,7 @@ async fn switch(
     }
 }
 
-fn deletion_page(
-    web: &Web,
-    visitor: &Visitor,
-    name: &str,
-    uses: Vec<management::live::InUse>,
-) -> Result<Confirm, Refusal> {
-    let model = web.control().model();
-    let target = model
-        .get::<Target>(name)
-        .ok_or_else(|| Refusal::not_found("target"))?;
-    let (luns, rules) = (
-        model.luns_of(&target.name).count(),
-        model.access_of(&target.name).count(),
-    );
-    let mut effects = vec![format!("The target {name} is deleted.")];
-    if luns > 0 {
-        let luns = show::count(luns, "LUN goes", "LUNs go");
-        effects.push(format!(
-            "Its {luns} with it. The disks behind stay in Stores with all data, and can be mapped again."
-        ));
-    }
-    if rules > 0 {
-        effects.push(format!(
-            "{} about who may log in with it.",
-            show::count(rules, "rule goes", "rules go")
-        ));
-    }
-    let href = target_href(name);
-    Ok(Confirm {
-        frame: visitor.frame(Section::Targets, format!("Delete {name}?")),
-        effects,
-        uses,
-        choices: Vec::new(),
-        action: format!("{href}/delete"),
-        hidden: Vec::new(),
-        verb: "Delete the target".to_owned(),
-        back: href,
-    })
-}
-
-fn new_form(web: &Web, visitor: &Visitor, form: Form) -> EditPage {
-    let model = web.control().model();
-    EditPage {
-        frame: visitor.frame(Section::Targets, "New target"),
-        form,
-        is_new: true,
-        action: "/new/target".to_owned(),
-        back: "/targets".to_owned(),
-        credentials: credentials(&model),
-        groups: rule::groups(&model),
-    }
-}
-
-fn edit_form(web: &Web, visitor: &Visitor, name: &str, form: Form) -> EditPage {
-    let model = web.control().model();
-    EditPage {
-        frame: visitor.frame(Section::Targets, format!("Edit {name}")),
-        form,
-        is_new: false,
-        action: format!("{}/edit", target_href(name)),
-        back: target_href(name),
-        credentials: credentials(&model),
-        groups: Vec::new(),
-    }
-}
-
-fn form_of(model: &Model, target: &Target) -> Form {
+fn form_of(target: &Target) -> Form {
     let Authentication {
         method,
         credentials,
@@ -303,7 +202,7 @@ fn form_of(model: &Model, target: &Target) -> Form {
         ("limits", limits.collect::<Vec<_>>().join("\n")),
     ];
     fields.extend(credentials.iter().map(|id| ("credentials", id.to_string())));
-    Form::of(fields).remember(model, Kind::Target, &target.key())
+    Form::of(fields)
 }
 
 /// The target that a form asks for; `None` when a field is wrong, which the form then says.
@@ -374,18 +273,6 @@ fn read_limits(form: &mut Form) -> Option<BTreeMap<String, String>> {
         limits.insert(key.trim().to_owned(), value.trim().to_owned());
     }
     Some(limits)
-}
-
-fn refuse(form: &mut Form, error: ChangeError) {
-    if let ChangeError::Exists(_) = error {
-        form.complain(
-            "name",
-            "is there already",
-            "use another name, or change the one that is there",
-        );
-        return;
-    }
-    form.refuse(&Refusal::from(error), place);
 }
 
 /// The field that a problem belongs to.

@@ -15,9 +15,10 @@ use management::model::{AccessRule, LunMap, Method, Target};
 
 use super::frame::{Frame, Section, page};
 use super::list::{ListQuery, Paging};
+use super::object;
 use super::show;
 use super::snapshot::{Snapshot, target_href};
-use super::visitor::Visitor;
+use super::visitor::{OperatorVisitor, Visitor};
 use crate::Web;
 
 #[derive(Template)]
@@ -43,14 +44,12 @@ struct Row {
 pub(super) fn routes() -> Router<Web> {
     Router::new()
         .route("/targets", get(list))
-        .route("/new/target", get(edit::new_page).post(edit::create))
-        .route("/targets/{name}", get(detail::show))
-        .route("/targets/{name}/edit", get(edit::edit_page).post(edit::save))
-        .route("/targets/{name}/enable", post(edit::enable))
-        .route("/targets/{name}/disable", post(edit::disable))
-        .route("/targets/{name}/delete", get(edit::ask_delete).post(edit::delete))
-        .route("/targets/{name}/access", post(access::add))
-        .route("/targets/{name}/access/{id}/delete", post(access::remove))
+        .route("/targets/{key}", get(detail::show))
+        .route("/targets/{key}/enable", post(edit::enable))
+        .route("/targets/{key}/disable", post(edit::disable))
+        .route("/targets/{key}/access", post(access::add))
+        .route("/targets/{key}/access/{id}/delete", post(access::remove))
+        .merge(object::routes::<Target, OperatorVisitor>())
 }
 
 async fn list(State(web): State<Web>, visitor: Visitor, Query(query): Query<ListQuery>) -> Response {

@@ -103,6 +103,14 @@ async fn a_failed_login_has_its_reason_and_its_fix_and_no_markup_of_the_initiato
         ],
     );
     answer.lacks(&["<script>alert"]);
+    let traced = "/traces?initiator=iqn.2026-11.org.example:%3Cscript%3Ealert%281%29%3C%2Fscript%3E";
+    answer.says(200, &[&format!("href=\"{traced}#begin\"")]);
+    browser.get(traced).await.says(
+        200,
+        &["id=\"begin\"", "value=\"iqn.2026-11.org.example:&#60;script&#62;"],
+    );
+    let mut viewer = site.as_role(Role::Viewer).await;
+    viewer.get("/login-failures").await.lacks(&["/traces?initiator"]);
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! Making, changing and deleting LUNs in a browser without scripts.
 
+use management::control::JobState;
 use management::model::{Credential, Kind, LunMap, Method, Object, Role, Store, Target, Unit};
 use serde_json::json;
 
-use super::{Browser, Site};
+use super::{Browser, Site, free_address};
 
 const TARGET: &str = "iqn.2026-11.org.example:a";
 const SECRET: &str = "a secret < & 'of' 16";
@@ -82,13 +83,91 @@ async fn one_form_makes_a_disk_a_target_a_rule_and_a_credential_and_ends_with_th
     browser.get(&page()).await.lacks(&["disk1 is LUN 0 of"]);
 }
 
+/// Until no work goes on.
+async fn worked(site: &Site) {
+    while site
+        .control()
+        .jobs()
+        .iter()
+        .any(|job| job.state == JobState::Running)
+    {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_all_its_space_is_filled_first_and_is_then_at_its_lun() {
+    let (site, mut browser) = Site::with_admin().await;
+    browser
+        .get("/new/lun")
+        .await
+        .says(200, &["name=\"zeroed\"", "(state directory, ", " free)"]);
+    let fields = [
+        ("disk", "new"),
+        ("name", "full"),
+        ("size", "2 MiB"),
+        ("zeroed", "1"),
+        ("at", "new"),
+        ("target_name", TARGET),
+        ("who", "any"),
+        ("chap", "none"),
+    ];
+    browser.post("/new/lun", &fields).await.leads_to("/jobs");
+    browser
+        .get("/jobs")
+        .await
+        .says(200, &["Then full is LUN 0 of", "Zeroing full", "<progress"]);
+    worked(&site).await;
+    let model = site.control().model();
+    let unit = model.get::<Unit>("full").unwrap();
+    assert!(!unit.thin, "hosts could give the space back");
+    browser.get(&page()).await.says(200, &["full", "ready"]);
+    // Too large for any folder: said beside the field, and nothing is begun.
+    let mut fields = fields;
+    fields[1..3].copy_from_slice(&[("name", "huge"), ("size", "4096 PiB")]);
+    fields[5].1 = "iqn.2026-11.org.example:b";
+    let answer = browser.post("/new/lun", &fields).await;
+    answer.says(
+        422,
+        &[
+            "id=\"size-error\"",
+            "are free there",
+            "name=\"zeroed\" value=\"1\" checked",
+        ],
+    );
+    assert_eq!(site.control().jobs().len(), 1);
+}
+
+#[tokio::test]
+async fn a_store_is_filled_with_zeroes_where_that_is_asked_for() {
+    let (site, mut browser) = Site::with_admin().await;
+    browser.get("/new/store").await.says(200, &["name=\"zeroed\""]);
+    let mut fields = [
+        ("name", "full"),
+        ("kind", "new"),
+        ("size", "2 MiB"),
+        ("zeroed", "1"),
+    ];
+    browser.post("/new/store", &fields).await.leads_to("/jobs");
+    worked(&site).await;
+    assert!(site.control().model().get::<Store>("full").is_some());
+    browser
+        .get("/jobs")
+        .await
+        .says(200, &["Zeroing full", "done", "2 MiB of 2 MiB"]);
+    fields[0].1 = "sparse";
+    fields[3].1 = "";
+    browser
+        .post("/new/store", &fields)
+        .await
+        .leads_to("/stores/sparse");
+}
+
 #[tokio::test]
 async fn the_commands_have_portal_target_number_and_chap_name() {
     let (site, mut browser) = with_disk().await;
     browser.get(&page()).await.says(200, &["No portal leads here"]);
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
+    let address = free_address();
     site.put(Kind::Portal, json!({"id": "q", "address": address}))
         .await;
     site.put(
@@ -108,6 +187,9 @@ async fn the_commands_have_portal_target_number_and_chap_name() {
             "-ChapUsername &#39;o&#39;&#39;neil&#39;",
             &format!("target={TARGET},lun=0"),
             "esxcli iscsi adapter discovery sendtarget add",
+            "Only programs on this machine reach the portal",
+            "id=\"grown\"",
+            &format!("iscsiadm -m node -T {TARGET} -p {address} --rescan"),
         ],
     );
     answer.lacks(&[SECRET]);
@@ -223,13 +305,63 @@ async fn a_disk_at_an_existing_target_gets_the_next_number() {
 }
 
 #[tokio::test]
+async fn a_disk_is_mapped_once_more_at_another_number_and_at_another_target() {
+    let (site, mut browser) = with_disk().await;
+    let form = format!("/new/lun?existing=unit:one&target={TARGET}");
+    browser.get("/new/lun").await.lacks(&["value=\"unit:one\""]);
+    let shown = browser.get(&page()).await;
+    shown.says(200, &[&form.replace('&', "&#38;"), "Map it elsewhere"]);
+    browser
+        .get(&form)
+        .await
+        .says(200, &["value=\"unit:one\" selected", "at a LUN already"]);
+    let mut fields = vec![
+        ("disk", "existing"),
+        ("existing", "unit:one"),
+        ("at", "existing"),
+        ("target", TARGET),
+        ("lun", "0"),
+    ];
+    browser
+        .post("/new/lun", &fields)
+        .await
+        .says(422, &["id=\"lun-error\"", "value=\"unit:one\" selected"]);
+    fields[4].1 = "7";
+    browser
+        .post("/new/lun", &fields)
+        .await
+        .leads_to("/luns/iqn.2026-11.org.example:a/7#connect");
+    fields[2].1 = "new";
+    fields[4].1 = "";
+    fields.extend([
+        ("target_name", "iqn.2026-11.org.example:b"),
+        ("who", "any"),
+        ("chap", "none"),
+    ]);
+    browser
+        .post("/new/lun", &fields)
+        .await
+        .leads_to("/luns/iqn.2026-11.org.example:b/0#connect");
+    let model = site.control().model();
+    assert!(model.all::<LunMap>().all(|map| map.unit.as_str() == "one"));
+    assert_eq!(model.all::<LunMap>().count(), 3);
+    browser.get(&page()).await.says(
+        200,
+        &["Also at", "LUN 7 of", "LUN 0 of iqn.2026-11.org.example:b"],
+    );
+}
+
+#[tokio::test]
 async fn a_lun_grows_becomes_read_only_and_is_switched_off_and_on() {
     let (site, mut browser) = with_disk().await;
-    browser.get(&page()).await.says(200, &["Grow it", "1 MiB"]);
+    browser
+        .get(&page())
+        .await
+        .says(200, &["Grow it", "1 MiB", " are free there."]);
     browser
         .post(&format!("{}/grow", page()), &[("size", "2 MiB")])
         .await
-        .leads_to(&page());
+        .leads_to(&format!("{}#grown", page()));
     browser.get(&page()).await.says(200, &["2 MiB"]);
     let answer = browser
         .post(&format!("{}/grow", page()), &[("size", "1 MiB")])

@@ -1,9 +1,9 @@
 //! Configuration and settings: import and export, portals, what holds for the node, users, passwords, tokens.
 
-use management::model::{Credential, Kind, Portal, Role, Settings, Target, Token, User};
+use management::model::{AdvertisedAddress, Credential, Kind, Portal, Role, Settings, Target, Token, User};
 use serde_json::json;
 
-use super::{PASSWORD, Site};
+use super::{PASSWORD, Site, free_address};
 
 const DOCUMENT: &str = r#"{"targets": [{"name": "iqn.2026-11.org.example:new"}],
     "credentials": [{"id": "c", "name": "host", "secret": "a-secret-of-import"}]}"#;
@@ -165,11 +165,83 @@ async fn no_form_of_the_system_is_taken_without_its_proof() {
 }
 
 #[tokio::test]
+async fn an_advertised_address_is_made_changed_and_deleted() {
+    let (site, mut browser) = Site::with_admin().await;
+    browser
+        .get("/settings")
+        .await
+        .says(200, &["href=\"/settings/advertised/new\""]);
+    browser.get("/settings/advertised/new").await;
+    let bad = [
+        ("id", "branch"),
+        ("from", "everywhere"),
+        ("address", "198.51.100.7:3260"),
+        ("portal_group", "0"),
+    ];
+    browser
+        .post("/settings/advertised/new", &bad)
+        .await
+        .says(422, &["id=\"from-error\"", "id=\"portal_group-error\""]);
+    let no_port = [
+        ("id", "branch"),
+        ("from", "192.0.2.0/24"),
+        ("address", "198.51.100.7"),
+        ("portal_group", "1"),
+    ];
+    browser
+        .post("/settings/advertised/new", &no_port)
+        .await
+        .says(422, &["id=\"address-error\"", "write address:port"]);
+    let mut good = no_port;
+    good[2].1 = "198.51.100.7:3260";
+    browser
+        .post("/settings/advertised/new", &good)
+        .await
+        .leads_to("/settings");
+    browser.get("/settings").await.says(
+        200,
+        &["192.0.2.0/24", "198.51.100.7:3260", "Rule branch is saved"],
+    );
+    let page = browser.get("/settings/advertised/branch").await;
+    page.says(200, &["value=\"192.0.2.0/24\"", "value=\"198.51.100.7:3260\""]);
+    let revision = field(&page.text, "revision").to_owned();
+    let mut changed = good;
+    changed[0] = ("revision", &revision);
+    changed[2].1 = "storage.example.org:3260";
+    browser
+        .post("/settings/advertised/branch", &changed)
+        .await
+        .leads_to("/settings");
+    let address = |site: &Site| {
+        let model = site.control().model();
+        model
+            .get::<AdvertisedAddress>("branch")
+            .map(|it| it.address.clone())
+    };
+    assert_eq!(address(&site).as_deref(), Some("storage.example.org:3260"));
+    // A form that was filled before is too late.
+    browser
+        .post("/settings/advertised/branch", &changed)
+        .await
+        .says(422, &["changed by somebody else"]);
+    browser
+        .get("/settings/advertised/branch/delete")
+        .await
+        .says(200, &["Initiators from 192.0.2.0/24"]);
+    browser
+        .post("/settings/advertised/branch/delete", &[])
+        .await
+        .leads_to("/settings");
+    assert_eq!(address(&site), None);
+    let mut viewer = site.as_role(Role::Viewer).await;
+    viewer.get("/settings").await.lacks(&["/settings/advertised/new"]);
+    viewer.get("/settings/advertised/new").await.says(403, &[]);
+}
+
+#[tokio::test]
 async fn a_portal_is_made_changed_and_deleted() {
     let (site, mut browser) = Site::with_admin().await;
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
+    let address = free_address();
     browser.get("/settings/portals/new").await;
     let bad = [("id", "in"), ("address", "127.0.0.1"), ("portal_group", "0")];
     browser
@@ -189,7 +261,7 @@ async fn a_portal_is_made_changed_and_deleted() {
     browser
         .post("/settings/portals/new", &good)
         .await
-        .says(422, &["another portal", "id-error"]);
+        .says(422, &["is there already", "id-error"]);
     let group = |site: &Site| {
         site.control()
             .model()
@@ -207,10 +279,10 @@ async fn a_portal_is_made_changed_and_deleted() {
         .await
         .leads_to("/settings");
     assert_eq!(group(&site), Some(3));
-    browser
-        .get("/settings/portals/in/delete")
-        .await
-        .says(200, &[&format!("Nobody can log in at {address}")]);
+    let question = browser.get("/settings/portals/in/delete").await;
+    question.says(200, &[&format!("Nobody can log in at {address}")]);
+    // Those that came in by it go on: whether there are any is no matter.
+    question.lacks(&["No session uses it"]);
     browser
         .post("/settings/portals/in/delete", &[])
         .await

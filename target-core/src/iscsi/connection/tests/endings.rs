@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::status::{get, good};
+use super::status::{aborted, get, good};
 use super::*;
+use crate::datamover::TransportClosed;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -158,4 +159,23 @@ fn a_logout_that_is_not_immediate_waits_for_its_turn() {
         peer.read(0x10, 0),
         ["start 0x10", "logout Success", "close: the initiator logged out"]
     );
+}
+
+#[test]
+fn a_task_adrift_that_another_nexus_aborts_is_gone() {
+    let mut peer = Peer::new(Parameters {
+        error_recovery_level: 2,
+        command_window: 4,
+        ..Parameters::default()
+    });
+    let mut text = login_text("Normal");
+    push_pair(&mut text, "ErrorRecoveryLevel", "2");
+    peer.control(login(), &text);
+    peer.read(0x10, 0);
+    let lost = peer.event(Event::Notify(
+        LinkId::LEADING,
+        Notify::Closed(TransportClosed::Eof),
+    ));
+    assert_eq!(lost[0], "surrender 1");
+    assert_eq!(peer.event(aborted(peer.task(0x10))), ["discard 0x10"]);
 }
