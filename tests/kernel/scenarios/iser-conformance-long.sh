@@ -9,10 +9,10 @@
 
 # What release 1.19 of it cannot do over RDMA, with any target: it takes a second without an event for an error (half a minute
 # with guest/keep.c), so no slow command and no waiting; it ends with a signal when it sends a task management request or more
-# commands than the window has room for; it does not send a read that expects nothing; and it reports the length that was asked
-# for as received.
+# commands than the window has room for; it does not send a read that expects nothing; it reports the length that was asked for
+# as received; and it cannot lose a nexus, since its connections stay open (guest/keep.c).
 unable='ExtendedCopy.Simple Inquiry.AllocLength Inquiry.BlockLimits ModeSense6.Residuals MultipathIO.CompareAndWriteAsync
-  MultipathIO.Reset Read10.Async Reserve6.ITNexusLoss Reserve6.LUNReset Reserve6.TargetColdReset Reserve6.TargetWarmReset
+  MultipathIO.Reset PreventAllow.ColdReset PreventAllow.ITNexusLoss Read10.Async Reserve6.ITNexusLoss Reserve6.LUNReset Reserve6.TargetColdReset Reserve6.TargetWarmReset
   Sanitize.Reset Write10.Async iSCSIResiduals.Read10Invalid iSCSIResiduals.Read10Residuals iSCSIResiduals.Read12Residuals
   iSCSIResiduals.Read16Residuals iSCSIResiduals.Write10Residuals iSCSIResiduals.Write12Residuals
   iSCSIResiduals.Write16Residuals iSCSITMF.AbortTaskSimpleAsync iSCSITMF.LUNResetSimpleAsync iSCSIcmdsn.iSCSICmdSnTooHigh
