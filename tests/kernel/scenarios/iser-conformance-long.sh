@@ -12,7 +12,8 @@
 # commands than the window has room for; it does not send a read that expects nothing; it reports the length that was asked for
 # as received; and it cannot lose a nexus, since its connections stay open (guest/keep.c).
 unable='ExtendedCopy.Simple Inquiry.AllocLength Inquiry.BlockLimits ModeSense6.Residuals MultipathIO.CompareAndWriteAsync
-  MultipathIO.Reset PreventAllow.ColdReset PreventAllow.ITNexusLoss Read10.Async Reserve6.ITNexusLoss Reserve6.LUNReset Reserve6.TargetColdReset Reserve6.TargetWarmReset
+  MultipathIO.Reset PreventAllow.ColdReset PreventAllow.ITNexusLoss Read10.Async Reserve6.ITNexusLoss
+  Reserve6.LUNReset Reserve6.TargetColdReset Reserve6.TargetWarmReset
   Sanitize.Reset Write10.Async iSCSIResiduals.Read10Invalid iSCSIResiduals.Read10Residuals iSCSIResiduals.Read12Residuals
   iSCSIResiduals.Read16Residuals iSCSIResiduals.Write10Residuals iSCSIResiduals.Write12Residuals
   iSCSIResiduals.Write16Residuals iSCSITMF.AbortTaskSimpleAsync iSCSITMF.LUNResetSimpleAsync iSCSIcmdsn.iSCSICmdSnTooHigh
