@@ -56,6 +56,7 @@ under_io() {
   shift
   login $target $portal
   disk=$(disk $target 0)
+  kernel_is_content
   dmesg -C
   verify "$disk" 16k 8 "$seed" --rate_iops=50 &
   job=$!
@@ -69,6 +70,8 @@ under_io() {
 once_more() {
   dmesg | grep -q 'hostbyte=DID_ABORT' || fail "$(cat /run/cause)"
   rm -f /run/cause
+  # Its errors are understood.
+  dmesg -C
   host print "Linux's initiator failed commands itself: once more"
   verify "$1" 16k 8 "$2"
 }
