@@ -223,13 +223,13 @@ impl BlockStore for DiskStore {
     }
 
     async fn measure(&self) -> io::Result<Measured> {
-        let found = self.disk.blocking(self.reach.probe.size).await?;
+        let found = self.disk.look(self.reach.probe.size).await?;
         let block = u64::from(self.opened.block_size);
         Ok(self.reach.take(found / block * block))
     }
 
     async fn space(&self) -> io::Result<Option<Space>> {
-        self.disk.blocking(self.reach.probe.space).await
+        self.disk.look(self.reach.probe.space).await
     }
 
     fn copy_source(&self) -> Option<CopySource> {

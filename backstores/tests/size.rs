@@ -10,6 +10,7 @@ use backstores::{
     TagChecks, open, open_encrypted,
 };
 use common::LoopDevice;
+use futures_util::future::join_all;
 use tempfile::TempDir;
 
 fn block(byte: u8) -> IoBuf {
@@ -44,6 +45,25 @@ async fn a_file_that_was_grown_is_larger_at_the_next_look() {
     assert_eq!(read(&*store, last).await, Ok(7));
     assert_eq!(read(&*store, 2 << 20).await, Err(StoreErrorKind::OutOfRange));
     assert_eq!(store.measure().await.unwrap(), Measured::Unchanged);
+}
+
+#[tokio::test]
+async fn many_stores_that_are_looked_at_share_a_few_threads() {
+    let dir = TempDir::new().unwrap();
+    let stores: Vec<_> = (0..300)
+        .map(|number| {
+            let source = StoreSource::File {
+                path: dir.path().join(number.to_string()),
+                size: Some(4096),
+            };
+            open(&source, StoreOptions::default()).unwrap()
+        })
+        .collect();
+    for looked in join_all(stores.iter().map(|store| store.measure())).await {
+        assert_eq!(looked.unwrap(), Measured::Unchanged);
+    }
+    let threads = fs::read_dir("/proc/self/task").unwrap().count();
+    assert!(threads < 200, "{threads} threads");
 }
 
 #[tokio::test]

@@ -13,8 +13,8 @@ mod workers;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, LazyLock};
 
 pub use data_thread::{DataThread, Engine, EngineChoice, EngineKind, probe};
 pub(crate) use transfer::{Direction, Transfer};
@@ -82,6 +82,18 @@ impl Disk {
             .unwrap_or_else(|_| Err(abandoned()))
     }
 
+    /// Looks at the medium without touching its content, on threads that all disks share.
+    pub(crate) async fn look<T>(self: &Arc<Self>, look: fn(&Self) -> io::Result<T>) -> io::Result<T>
+    where
+        T: Send + 'static,
+    {
+        let disk = Arc::clone(self);
+        LOOKING
+            .run(move || look(&disk))
+            .await
+            .unwrap_or_else(|_| Err(abandoned()))
+    }
+
     /// Puts everything written on the medium. After a failure the kernel may have marked the lost pages clean and a
     /// second attempt would lie, so the first failure stays.
     pub(crate) fn sync(&self) -> io::Result<()> {
@@ -135,6 +147,9 @@ impl From<rustix::io::Errno> for OsError {
 fn abandoned() -> io::Error {
     io::Error::other("the I/O engine ended before the operation")
 }
+
+/// So many that media which hang, each with one look at a time, leave some for the others.
+static LOOKING: LazyLock<Workers> = LazyLock::new(|| Workers::new(64));
 
 #[cfg(test)]
 mod tests {

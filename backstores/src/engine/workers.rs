@@ -1,6 +1,7 @@
-//! The blocking threads of one disk: started on demand, at most 16, gone after ten idle seconds.
+//! Blocking threads: started on demand, a bounded number, gone after ten idle seconds.
 //!
-//! Each disk has its own, so that a medium that hangs holds up nobody else. They are not tokio's blocking threads,
+//! Each disk has its own, so that a medium that hangs holds up nobody else. Looks at all disks share some: with its own
+//! for that, each of thousands of disks would always have a thread. They are not tokio's blocking threads,
 //! which drop queued jobs when their runtime ends: a job accepted here runs to its end, and a thread without a runtime
 //! may hand one in.
 
@@ -11,9 +12,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Handle of the threads; dropping it lets them end once the queue is empty.
-#[derive(Default)]
 pub(crate) struct Workers {
     shared: Arc<Shared>,
+    /// How many threads there are at most.
+    max: usize,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -34,7 +36,21 @@ struct State {
     closed: bool,
 }
 
+impl Default for Workers {
+    /// As many as keep a disk's queue busy; more would only add stacks.
+    fn default() -> Self {
+        Self::new(16)
+    }
+}
+
 impl Workers {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            shared: Arc::default(),
+            max,
+        }
+    }
+
     /// Queues a job; its result arrives in the receiver.
     pub(crate) fn run<T, F>(&self, job: F) -> oneshot::Receiver<T>
     where
@@ -64,7 +80,7 @@ impl Workers {
             self.shared.work.notify_one();
             return;
         }
-        if state.threads == MAX_THREADS {
+        if state.threads == self.max {
             return;
         }
         let shared = Arc::clone(&self.shared);
@@ -130,8 +146,6 @@ impl std::fmt::Debug for Workers {
     }
 }
 
-/// Enough to keep a disk's queue busy; more only adds stacks.
-const MAX_THREADS: usize = 16;
 const LINGER: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
