@@ -491,6 +491,7 @@ fn join_cdb(cdb: &[u8; 16], extension: &Bytes) -> Bytes {
 fn log_end(reason: &CloseReason) {
     match reason {
         CloseReason::ConnectionReinstated
+        | CloseReason::Idle(_)
         | CloseReason::Joined(_)
         | CloseReason::LoggedOut
         | CloseReason::NotTakenUp { .. }

@@ -171,6 +171,9 @@ pub enum CloseReason {
     /// A NOP-In was not answered.
     #[error("the initiator did not answer a NOP-In within {0:?}")]
     Silent(Duration),
+    /// A discovery session that nobody used any more.
+    #[error("nothing came in the discovery session for {0:?}")]
+    Idle(Duration),
     /// An R2T was not answered.
     #[error("task {itt:#010x} waited {waited:?} for Data-Out")]
     DataOutStuck {

@@ -1,6 +1,7 @@
 //! Signs of life (RFC 7143 §11.18, §11.19): when to send a NOP-In, and when its answer has been missing too long.
 //!
-//! Pure bookkeeping. Any PDU of the initiator is a sign of life, so a busy connection is never asked.
+//! Pure bookkeeping. Any PDU of the initiator is a sign of life, so a busy connection is never asked. Nor is one of a
+//! discovery session: the initiator may send nothing there but Text and Logout Requests (§4.3), so it could not answer.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ pub(super) struct Keepalive {
     last_heard: Instant,
     asked: Option<Asked>,
     last_ttt: u32,
+    /// An initiator that cannot be asked is given up when it has been silent for so long.
+    silence_max: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +35,21 @@ impl Keepalive {
             last_heard: now,
             asked: None,
             last_ttt: 0,
+            silence_max: None,
         }
+    }
+
+    /// For a discovery session: it is not asked, and has several times as long as others have in all.
+    pub(super) fn of_discovery(interval: Duration, patience: Duration, now: Instant) -> Self {
+        Self {
+            silence_max: (!interval.is_zero()).then(|| DISCOVERY_TIMES * (interval + patience)),
+            ..Self::new(Duration::ZERO, patience, now)
+        }
+    }
+
+    /// For how long it has been silent, if that is too long and it was not to be asked.
+    pub(super) fn idle(&self, now: Instant) -> Option<Duration> {
+        self.silence_max.filter(|max| self.last_heard + *max <= now)
     }
 
     /// How long an answer may take.
@@ -77,7 +94,9 @@ impl Keepalive {
 
     /// When something is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.asked.map(|asked| asked.deadline).or_else(|| self.ask_at())
+        let asked = self.asked.map(|asked| asked.deadline).or_else(|| self.ask_at());
+        let idle = self.silence_max.map(|max| self.last_heard + max);
+        asked.into_iter().chain(idle).min()
     }
 
     fn ask_at(&self) -> Option<Instant> {
@@ -85,6 +104,9 @@ impl Keepalive {
         wanted.then(|| self.last_heard + self.interval)
     }
 }
+
+/// A host that goes through the names of thousands of targets says nothing for a while.
+const DISCOVERY_TIMES: u32 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -122,6 +144,21 @@ mod tests {
         let mut keepalive = Keepalive::new(Duration::ZERO, SECOND, begin);
         assert_eq!(
             (keepalive.deadline(), keepalive.ask(begin + SECOND * 3600)),
+            (None, None)
+        );
+    }
+    #[test]
+    fn discovery_is_never_asked_and_given_up_when_it_is_idle_for_long() {
+        let begin = Instant::now();
+        let mut keepalive = Keepalive::of_discovery(SECOND * 15, SECOND * 15, begin);
+        assert_eq!(keepalive.ask(begin + SECOND * 100), None);
+        keepalive.heard(begin + SECOND * 100);
+        assert_eq!(keepalive.deadline(), Some(begin + SECOND * 220));
+        assert_eq!(keepalive.idle(begin + SECOND * 219), None);
+        assert_eq!(keepalive.idle(begin + SECOND * 220), Some(SECOND * 120));
+        let forever = Keepalive::of_discovery(Duration::ZERO, SECOND, begin);
+        assert_eq!(
+            (forever.deadline(), forever.idle(begin + SECOND * 3600)),
             (None, None)
         );
     }

@@ -9,7 +9,7 @@ use super::event::LinkId;
 use super::keepalive::Keepalive;
 use super::retained::Retained;
 use super::text_exchange::TextExchange;
-use super::{LinkInfo, SessionParams};
+use super::{LinkInfo, SessionParams, SessionType};
 use crate::control::Parameters;
 
 /// One connection in full feature phase.
@@ -44,6 +44,10 @@ impl Link {
         limits: &Parameters,
         now: Instant,
     ) -> Self {
+        let keepalive = match params.session_type {
+            SessionType::Discovery => Keepalive::of_discovery,
+            SessionType::Normal => Keepalive::new,
+        };
         Self {
             id,
             cid,
@@ -53,7 +57,7 @@ impl Link {
             stat_sn,
             acknowledged: stat_sn,
             text: TextExchange::default(),
-            keepalive: Keepalive::new(limits.nop_interval, limits.nop_timeout, now),
+            keepalive: keepalive(limits.nop_interval, limits.nop_timeout, now),
         }
     }
 

@@ -91,6 +91,7 @@ impl NodeEvent {
             // Somebody looked whether the port is open, or a session had been taken over.
             CloseReason::ConnectionReinstated
             | CloseReason::DataOutStuck { .. }
+            | CloseReason::Idle(_)
             | CloseReason::Joined(_)
             | CloseReason::LoggedOut
             | CloseReason::NotTakenUp { .. }

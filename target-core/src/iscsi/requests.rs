@@ -49,6 +49,9 @@ impl FullFeature {
             let reason = CloseReason::Silent(keepalive.patience());
             return self.lose(link, reason, now, actions);
         }
+        if let Some(silence) = keepalive.idle(now) {
+            return self.lose(link, CloseReason::Idle(silence), now, actions);
+        }
         if let Some(ttt) = keepalive.ask(now) {
             self.send_ping(link, ttt, actions);
         }

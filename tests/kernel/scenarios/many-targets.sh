@@ -5,12 +5,11 @@ portal=$HOST4:3260
 targets=1000
 
 start() {
-  # On a busy host an emulated iscsiadm needs longer for a thousand names than it and the target have patience: it answers
-  # no NOP-In meanwhile.
+  # On a busy host an emulated iscsiadm needs longer for a thousand names than it has patience.
   echo 'discovery.sendtargets.timeo.active_timeout = 300' >>/etc/iscsi/iscsid.conf
   start_initiator iqn.2026-11.org.example:guest
   host descriptors 20000
-  host start many --portal "$portal" --admin 127.0.0.1:8080 --set nop-interval=0s
+  host start many --portal "$portal" --admin 127.0.0.1:8080
   host many_targets many.json $targets 4
   lunaport many config apply many.json >/dev/null
   seq -f 'iqn.2026-11.org.example:t%04g' 0 $((targets - 1)) >/run/expected

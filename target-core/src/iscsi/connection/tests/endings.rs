@@ -34,6 +34,16 @@ fn a_silent_initiator_is_asked_and_then_given_up() {
 }
 
 #[test]
+fn a_discovery_session_is_not_asked_and_ends_when_it_is_idle() {
+    let mut peer = Peer::discovering();
+    assert_eq!(peer.wait(SECOND * 119), [""; 0]);
+    assert_eq!(
+        peer.wait(SECOND),
+        ["close: nothing came in the discovery session for 120s"]
+    );
+}
+
+#[test]
 fn an_initiator_that_answers_is_kept() {
     let mut peer = Peer::logged_in();
     for ttt in 1..20 {
