@@ -49,18 +49,29 @@ verdict() {
   host judge "$1" $status "$(gzip -c /run/judged | base64 -w 0)"
 }
 
+# over_rdma TEST LUN SECONDS: likewise over RDMA. Its initiator ends with a signal now and then while it disconnects; what it
+# does three times in a row is no accident.
+over_rdma() {
+  local try found
+  for try in 1 2 3; do
+    found=$(verdict "$1" "iscsi://$portal/$target/$2?iser" "$3" /test/keep.so)
+    [[ $found == *'exit code 139'* ]] || break
+  done
+  echo "$found"
+}
+
 # suite NAME: every test of it over both.
 suite() {
-  local test over_tcp over_rdma lun seconds different=''
+  local test over_tcp over_rdma lun seconds
   for test in $(grep "^$1\." /run/tests); do
     read -r lun seconds <<<"$(host conformance_lun "$test")"
     seconds=$((seconds > 120 ? seconds : 120))
     over_tcp=$(verdict "$test" "iscsi://$portal/$target/$lun" $seconds)
-    over_rdma=$(verdict "$test" "iscsi://$portal/$target/$lun?iser" $seconds /test/keep.so)
+    over_rdma=$(over_rdma "$test" "$lun" $seconds)
     echo "$test: TCP $over_tcp; RDMA $over_rdma"
     if [ "${over_tcp%% *}" != "${over_rdma%% *}" ]; then
       echo "$test" >>/run/different
-      [[ " $(echo $unable) " == *" $test "* ]] || different+=" $test: TCP $over_tcp, RDMA $over_rdma;"
+      [[ " $(echo $unable) " == *" $test "* ]] || echo "$test: TCP $over_tcp, RDMA $over_rdma;" >>/run/unnamed
     fi
     # What a failed test left behind must not be paid for by the next one.
     if [[ "$over_tcp $over_rdma" == *fail* ]]; then
@@ -68,7 +79,11 @@ suite() {
       serve_for_judging
     fi
   done
-  [ -z "$different" ] || fail "not the same:$different"
+}
+
+# What differs has to be named above.
+all_named() {
+  [ ! -s /run/unnamed ] || fail "not the same: $(cat /run/unnamed)"
 }
 
 # Each test that differs fails against the kernel's target, over RDMA, too.
@@ -90,4 +105,5 @@ peer_fails_too() {
 step 'start of the target in a guest with soft-RoCE' start
 for name in $(cut -d . -f 1 /run/tests | uniq); do step "$name over TCP and RDMA" suite "$name"; done
 step 'what differs fails over RDMA against another target too' peer_fails_too
+step 'the same verdicts, but for the tests that are named' all_named
 step 'a content kernel' kernel_is_content
