@@ -191,6 +191,12 @@ fn transport_keys_are_negotiated_as_data() {
     );
 }
 
+const LENGTHS: SegmentLengths = SegmentLengths {
+    receive: "TargetRecvDataSegmentLength",
+    send: "InitiatorRecvDataSegmentLength",
+    default: 8192,
+};
+
 #[test]
 fn a_transport_with_lengths_of_its_own_overrides_the_usual_ones() {
     let mut link = link();
@@ -200,11 +206,7 @@ fn a_transport_with_lengths_of_its_own_overrides_the_usual_ones() {
             ("TargetRecvDataSegmentLength", "15360".to_owned()),
         ],
         heard: &["TaggedBufferForSolicitedDataOnly"],
-        lengths: Some(&SegmentLengths {
-            receive: "TargetRecvDataSegmentLength",
-            send: "InitiatorRecvDataSegmentLength",
-            default: 8192,
-        }),
+        lengths: Some(&LENGTHS),
         ..TransportKeys::default()
     };
     let pairs = [
@@ -236,11 +238,7 @@ fn values_that_transport_keys_cannot_have_are_rejected() {
         values: vec![("TargetRecvDataSegmentLength", "15360".to_owned())],
         declared: vec![("MaxAHSLength", "512".to_owned())],
         heard: &["TaggedBufferForSolicitedDataOnly"],
-        lengths: Some(&SegmentLengths {
-            receive: "TargetRecvDataSegmentLength",
-            send: "InitiatorRecvDataSegmentLength",
-            default: 8192,
-        }),
+        lengths: Some(&LENGTHS),
         ..TransportKeys::default()
     };
     let pairs = [
