@@ -16,10 +16,7 @@ use crate::datamover::Unsent;
 impl FullFeature {
     /// Sends a response that has its StatSN already, and keeps it until it is acknowledged, where it may be asked for.
     pub(super) fn say(&mut self, link: LinkId, pdu: Response, data: Bytes, actions: &mut VecDeque<Action>) {
-        if let Some(retained) = &mut self.links.get_mut(link).retained {
-            retained.keep(pdu.clone(), data.clone(), None);
-        }
-        actions.push_back(Action::Send(link, pdu, data));
+        actions.push_back(self.kept(link, pdu, data, None));
     }
 
     /// The same for the status of a task, which another connection may take up.
@@ -31,11 +28,14 @@ impl FullFeature {
         origin: Origin,
         actions: &mut VecDeque<Action>,
     ) {
-        let pdu = Response::ScsiResponse(pdu);
+        actions.push_back(self.kept(link, Response::ScsiResponse(pdu), data, Some(origin)));
+    }
+
+    fn kept(&mut self, link: LinkId, pdu: Response, data: Bytes, origin: Option<Origin>) -> Action {
         if let Some(retained) = &mut self.links.get_mut(link).retained {
-            retained.keep(pdu.clone(), data.clone(), Some(origin));
+            retained.keep(pdu.clone(), data.clone(), origin);
         }
-        actions.push_back(Action::Send(link, pdu, data));
+        Action::Send(link, pdu, data)
     }
 
     /// The initiator has every response before this one.
