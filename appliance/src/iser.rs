@@ -12,7 +12,7 @@ use std::time::Duration;
 use backstores::BufPool;
 use iser_transport::verbs::{ConnectRequest, Depths, Devices, Library, Listener};
 use iser_transport::{CmHeader, IserMover, IserSetup, Region, Unavailable, transport_keys};
-use management::live::{ISER, IserPortalStatus, IserStatus};
+use management::live::{ISER, IserView};
 use target_core::iscsi::{CloseReason, LinkInfo, Node};
 use target_core::serve::serve;
 use tokio::runtime::Handle;
@@ -90,18 +90,11 @@ impl IserPortals {
     }
 
     /// Whether this host can serve, and how each portal is.
-    pub(crate) fn status(&self) -> IserStatus {
+    pub(crate) fn view(&self) -> IserView {
         let check = self.shared().and_then(|shared| shared.devices.check());
-        let portals = self.open().clone().into_iter();
-        let portals = portals.map(|(address, problem)| IserPortalStatus {
-            address: address.to_string(),
-            listening: problem.is_none(),
-            problem,
-        });
-        IserStatus {
-            available: check.is_ok(),
+        IserView {
             problem: check.err().map(|unavailable| unavailable.to_string()),
-            portals: portals.collect(),
+            portals: self.open().clone(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use iser_transport::Unavailable;
-use management::live::{IserPortalStatus, IserStatus};
+use management::live::IserView;
 use target_core::iscsi::Node;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -49,17 +49,12 @@ impl IserPortals {
     }
 
     /// That it is not there.
-    pub(crate) fn status(&self) -> IserStatus {
+    pub(crate) fn view(&self) -> IserView {
+        let problem = Some(Unavailable::NotBuiltIn.to_string());
         let portals = self.change(|wanted| wanted.clone()).into_iter();
-        let portals = portals.map(|address| IserPortalStatus {
-            address: address.to_string(),
-            listening: false,
-            problem: Some(Unavailable::NotBuiltIn.to_string()),
-        });
-        IserStatus {
-            available: false,
-            problem: Some(Unavailable::NotBuiltIn.to_string()),
-            portals: portals.collect(),
+        IserView {
+            portals: portals.map(|address| (address, problem.clone())).collect(),
+            problem,
         }
     }
 

@@ -60,9 +60,9 @@ impl Opened {
             parameters: common.parameters.clone(),
         };
         let directory = defaults.base.clone();
-        let (listening, status) = (Arc::clone(iser), Arc::clone(iser));
+        let (listening, viewed) = (Arc::clone(iser), Arc::clone(iser));
         let accept = Accept::new(move |listener| acceptor.accept(listener))
-            .with_iser(move |address| listening.listen(address), move || status.status());
+            .with_iser(move |address| listening.listen(address), move || viewed.view());
         let started = Control::start(self.state, self.model, node, defaults, accept, entropy);
         started.map_err(|problems| {
             let text: Vec<_> = problems

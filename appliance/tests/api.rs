@@ -555,18 +555,15 @@ fn portals_open_and_close_while_it_runs() {
 fn a_portal_over_rdma_says_what_it_waits_for_and_tcp_goes_on() {
     let (_directory, server) = with_disk();
     let here = server.here();
-    let status = here.get("/api/v1/status").is(200);
-    assert_eq!(status["iser"]["portals"], json!([]));
     let portal = json!({"id": "rdma", "address": "192.0.2.1:3260", "transport": "iser"});
     here.post("/api/v1/portals", &portal).is(201);
     let status = here.get("/api/v1/status").is(200);
-    let shown = &status["iser"]["portals"][0];
+    let shown = &status["portals"][1];
     assert_eq!(
         (&shown["address"], &shown["listening"]),
         (&json!("192.0.2.1:3260"), &json!(false))
     );
     assert!(!shown["problem"].as_str().unwrap().is_empty(), "{status}");
-    assert_eq!(status["portals"][0]["listening"], false);
     if status["iser"]["available"] == false {
         assert!(!status["iser"]["problem"].as_str().unwrap().is_empty());
     }
@@ -577,9 +574,64 @@ fn a_portal_over_rdma_says_what_it_waits_for_and_tcp_goes_on() {
         "{told:?}"
     );
     here.delete("/api/v1/portals/rdma").is(204);
-    wait_until("the portal's end", || {
-        here.get("/api/v1/status").is(200)["iser"]["portals"] == json!([])
-    });
+    let status = here.get("/api/v1/status").is(200);
+    assert_eq!(status["portals"].as_array().unwrap().len(), 1, "{status}");
+}
+
+#[test]
+fn every_address_that_is_listened_on_is_shown_with_who_asked_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_with_options(directory.path(), &["--portal", "iser:192.0.2.1:3260,group=2"]);
+    let (here, portal) = (server.here(), server.portal.to_string());
+    for (id, address, transport) in [
+        ("again", portal.as_str(), "tcp"),
+        ("off", "192.0.2.3:3260", "tcp"),
+        ("rdma-again", "192.0.2.1:3260", "iser"),
+    ] {
+        let portal = json!({"id": id, "address": address, "transport": transport, "enabled": id != "off"});
+        here.post("/api/v1/portals", &portal).is(201);
+    }
+    let status = here.get("/api/v1/status").is(200);
+    let shown = status["portals"].as_array().unwrap();
+    let of = |fields: &[&str]| -> Vec<Value> {
+        let row = |portal: &Value| fields.iter().map(|field| portal[field].clone()).collect();
+        shown.iter().map(row).collect()
+    };
+    let asked = of(&["source", "id", "address", "transport", "portal_group"]);
+    let expected = [
+        json!(["command-line", null, portal, "tcp", 1]),
+        json!(["command-line", null, "192.0.2.1:3260", "iser", 2]),
+        json!(["configuration", "again", portal, "tcp", 1]),
+        json!(["configuration", "off", "192.0.2.3:3260", "tcp", 1]),
+        json!(["configuration", "rdma-again", "192.0.2.1:3260", "iser", 1]),
+    ];
+    assert_eq!(asked, expected);
+    let listening = of(&["enabled", "listening"]);
+    let expected = [
+        [true, true],
+        [true, false],
+        [true, true],
+        [false, false],
+        [true, false],
+    ];
+    assert_eq!(listening, expected.map(|row| json!(row)));
+    for portal in shown {
+        let problem = portal["problem"].as_str().unwrap_or_default();
+        assert_eq!(problem.is_empty(), portal["transport"] == "tcp", "{portal}");
+        assert!(!problem.contains('\n'), "{problem}");
+    }
+    let metrics = here.get("/metrics").body;
+    for line in [
+        format!("lunaport_portal_listening{{portal=\"{portal}\"}} 1"),
+        "lunaport_portal_listening{portal=\"192.0.2.1:3260\"} 0".to_owned(),
+        "lunaport_portal_listening{portal=\"again\"} 1".to_owned(),
+    ] {
+        assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
+    }
+    assert!(
+        !metrics.contains("portal=\"off\""),
+        "nobody wants it open: {metrics}"
+    );
 }
 
 #[test]

@@ -133,7 +133,10 @@ fn a_configuration_is_compared_and_applied_from_a_file() {
     done(&server, &["config", "apply", "c.json"]);
     assert_eq!(done(&server, &["config", "apply", "c.json"]), "none\n");
     assert!(done(&server, &["config", "show"]).contains(TARGET));
-    assert!(done(&server, &["status"]).contains("generation"));
+    let status = done(&server, &["status"]);
+    let portal = server.portal.to_string();
+    let row = status.lines().find(|line| line.contains(&portal)).unwrap();
+    assert!(row.contains("command-line"), "{status}");
     std::fs::write(
         directory.path().join("c.json"),
         "{\"targets\": [{\"name\": \"x\"}]}",

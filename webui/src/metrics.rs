@@ -23,10 +23,11 @@ fn text(web: &Web) -> String {
     let mut portals = out.family(
         "lunaport_portal_listening",
         FamilyKind::Gauge,
-        "1 while a portal accepts connections.",
+        "1 while a portal accepts connections. By its id, or its address where the command line gave it.",
     );
-    for portal in web.control().port_statuses() {
-        portals.value(&[("portal", &portal.id)], u64::from(portal.listening));
+    let statuses = web.control().port_statuses();
+    for portal in statuses.iter().filter(|portal| portal.enabled) {
+        portals.value(&[("portal", portal.name())], u64::from(portal.listening));
     }
     out.node(web.control().node());
     out.cores(&web.0.cores);

@@ -39,8 +39,12 @@ fn table(rows: &[Value]) -> String {
     }
     columns.sort_by_key(|column| {
         let place = FIRST.iter().position(|first| first == column);
-        // What helps comes after what was wrong.
-        (place.unwrap_or(FIRST.len()), *column == "fix")
+        // What was wrong comes after what it was about, and then what helps.
+        (
+            place.unwrap_or(FIRST.len()),
+            *column == "problem",
+            *column == "fix",
+        )
     });
     let cells: Vec<Vec<String>> = rows
         .iter()

@@ -30,30 +30,40 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it over a state directory, and waits until it is managed.
     pub(crate) fn start(directory: &Path) -> Self {
-        Self::start_with(directory, free_address(), None)
+        Self::start_with(directory, free_address(), None, &[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn start_with_options(directory: &Path, options: &[&str]) -> Self {
+        Self::start_with(directory, free_address(), None, options)
     }
 
     /// The same with a limit of open files.
     pub(crate) fn start_limited(directory: &Path, open_files: u64) -> Self {
-        Self::start_with(directory, free_address(), Some(open_files))
+        Self::start_with(directory, free_address(), Some(open_files), &[])
     }
 
     /// The same with another address of the administration.
     pub(crate) fn start_at(directory: &Path, admin: &str) -> Self {
-        Self::start_with(directory, admin.parse().unwrap(), None)
+        Self::start_with(directory, admin.parse().unwrap(), None, &[])
     }
 
     /// Whoever else takes ports on this machine may be quicker: then others are tried.
-    fn start_with(directory: &Path, admin: SocketAddr, open_files: Option<u64>) -> Self {
+    fn start_with(directory: &Path, admin: SocketAddr, open_files: Option<u64>, options: &[&str]) -> Self {
         for _ in 0..5 {
-            if let Some(server) = Self::try_start(directory, admin, open_files) {
+            if let Some(server) = Self::try_start(directory, admin, open_files, options) {
                 return server;
             }
         }
         panic!("other processes take every port");
     }
 
-    fn try_start(directory: &Path, admin: SocketAddr, open_files: Option<u64>) -> Option<Self> {
+    fn try_start(
+        directory: &Path,
+        admin: SocketAddr,
+        open_files: Option<u64>,
+        options: &[&str],
+    ) -> Option<Self> {
         let portal = free_address();
         let program = program();
         let mut command = match open_files {
@@ -74,6 +84,7 @@ impl Server {
             .args(["serve", "--cores", "1", "--state-dir"])
             .arg(directory)
             .args(["--portal", &portal.to_string(), "--admin", &admin.to_string()])
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());

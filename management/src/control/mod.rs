@@ -176,13 +176,13 @@ impl Control {
             .collect()
     }
 
-    /// How every portal is.
+    /// How every portal is, those of the start first.
     #[must_use]
     pub fn port_statuses(&self) -> Vec<PortStatus> {
         self.live().port_statuses(&self.model())
     }
 
-    /// Whether iSER can be had, and where.
+    /// Whether iSER can be had.
     #[must_use]
     pub fn iser_status(&self) -> IserStatus {
         self.live().iser_status()

@@ -22,7 +22,7 @@ use target_core::iscsi::{Node, Order};
 use target_core::scsi::{AccessState, LogicalUnit, NonVolatileMemory, TargetDevice};
 use tracing::warn;
 
-pub use ports::{Accept, IserPortalStatus, IserStatus, PortStatus};
+pub use ports::{Accept, IserStatus, IserView, PortSource, PortStatus};
 pub use reservations::ReservationStore;
 pub use sanitizing::SanitizeStore;
 pub use stores::{Condition, StoreStatus};
@@ -30,9 +30,9 @@ pub(crate) use stores::{open_known, open_one};
 pub use targets::ISER;
 pub use usage::{InUse, UsingSession};
 
-use crate::model::{Model, Problem, Unit};
+use crate::model::{Model, Problem, Transport, Unit};
 use crate::state::{ReservationFiles, SanitizeMarks, StateError, UnitMemory};
-use ports::Ports;
+use ports::{GivenPort, Ports};
 use quarantine::Quarantine;
 use stores::Stores;
 
@@ -55,6 +55,21 @@ pub struct Defaults {
     pub chap: ChapPolicy,
     /// What limits begin from.
     pub parameters: Parameters,
+}
+
+impl Defaults {
+    /// All portals of the start.
+    fn given_ports(&self) -> Vec<GivenPort> {
+        let tcp = self.portals.iter().map(|portal| (Transport::Tcp, portal));
+        let iser = self.other_portals.get(ISER).into_iter().flatten();
+        let given = tcp.chain(iser.map(|portal| (Transport::Iser, portal)));
+        let port = |(transport, portal): (Transport, &Portal)| GivenPort {
+            address: portal.address,
+            transport,
+            portal_group: portal.tpgt.0,
+        };
+        given.map(port).collect()
+    }
 }
 
 /// The running node, as far as the model decides.
@@ -154,10 +169,10 @@ impl Live {
         Self {
             node,
             stores: Stores::new(defaults.base.clone()),
+            ports: Ports::new(accept, defaults.given_ports()),
             defaults,
             units: BTreeMap::new(),
             devices: BTreeMap::new(),
-            ports: Ports::new(accept),
             quarantine: Quarantine::default(),
             keeping,
             refused: BTreeMap::new(),
@@ -167,8 +182,7 @@ impl Live {
     /// Everything of the model that can be had; what cannot is missing and comes later. Blocks.
     pub(crate) fn start(&mut self, model: &Model) {
         self.stores.open_all(model);
-        let given = self.given();
-        self.ports.open_all(model, &given);
+        self.ports.open_all(model);
         self.reconcile(model);
     }
 
@@ -184,7 +198,7 @@ impl Live {
     pub(crate) fn preparation(&self) -> Preparation {
         Preparation {
             stores: Stores::new(self.defaults.base.clone()),
-            known_ports: self.ports.known(&self.given()),
+            known_ports: self.ports.known(),
         }
     }
 
@@ -215,8 +229,7 @@ impl Live {
 
     /// Ports that could not be opened, tried again.
     pub(crate) fn retry_ports(&mut self, model: &Model) {
-        let given = self.given();
-        self.ports.open_all(model, &given);
+        self.ports.open_all(model);
     }
 
     pub(crate) const fn stores(&self) -> &Stores {
@@ -244,15 +257,6 @@ impl Live {
     /// The open stores, to be flushed at the end.
     pub(crate) fn open_stores(&self) -> Vec<(String, Arc<dyn BlockStore>)> {
         self.stores.open()
-    }
-
-    /// Addresses that the start opened.
-    fn given(&self) -> Vec<std::net::SocketAddr> {
-        self.defaults
-            .portals
-            .iter()
-            .map(|portal| portal.address)
-            .collect()
     }
 
     /// The units that are served, by id.

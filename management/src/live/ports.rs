@@ -1,5 +1,5 @@
-//! Listening ports of the model's portals. A port that cannot be opened at a start is tried again; a change that brings
-//! one is refused when it cannot be had.
+//! Listening ports of the model's portals, and how they and those of the start are. A port that cannot be opened at a start
+//! is tried again; a change that brings one is refused when it cannot be had.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,10 +18,19 @@ use crate::model::{Model, Object, Portal, Problem, Transport};
 pub struct Accept {
     tcp: Arc<dyn Fn(TcpListener) -> AbortHandle + Send + Sync>,
     iser: Arc<dyn Fn(SocketAddr) -> AbortHandle + Send + Sync>,
-    iser_status: Arc<dyn Fn() -> IserStatus + Send + Sync>,
+    iser_view: Arc<dyn Fn() -> IserView + Send + Sync>,
 }
 
-/// Whether iSER can be had, and where.
+/// What is served over RDMA, as whoever serves it tells.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct IserView {
+    /// Why this host cannot serve it now, and what would change that, in one line.
+    pub problem: Option<String>,
+    /// Its portals, those of the start among them, and what each waits for; nothing while it listens.
+    pub portals: BTreeMap<SocketAddr, Option<String>>,
+}
+
+/// Whether iSER can be had.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct IserStatus {
     /// Whether this host can serve it now.
@@ -29,38 +38,62 @@ pub struct IserStatus {
     /// Why it cannot, and what would change that, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Its portals, those of the start among them.
-    pub portals: Vec<IserPortalStatus>,
-}
-
-/// How a portal over RDMA is.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
-pub struct IserPortalStatus {
-    /// Its address and port.
-    pub address: String,
-    /// Whether it accepts connections. It waits for a device while it does not, and begins by itself.
-    pub listening: bool,
-    /// What it waits for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
 }
 
 /// How a portal is.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct PortStatus {
-    /// The portal's id.
-    pub id: String,
+    /// The portal's id; one of the command line has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Address and port.
+    pub address: String,
+    /// Who asked for it.
+    pub source: PortSource,
+    /// How data are moved.
+    pub transport: Transport,
+    /// Tag of the portal group it belongs to.
+    pub portal_group: u16,
+    /// Whether it is to accept connections.
+    pub enabled: bool,
     /// Whether it accepts connections.
     pub listening: bool,
-    /// Why it does not.
+    /// Why it does not although it is to. Over RDMA it may wait for a device, and begins by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+/// Who asked for a portal.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortSource {
+    /// `--portal`, or what is listened on when nothing else is said. Another start can change it.
+    CommandLine,
+    /// The configuration.
+    Configuration,
+}
+
+impl PortStatus {
+    /// Its id, or its address where it has none.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.id.as_deref().unwrap_or(&self.address)
+    }
+}
+
+/// A portal that the start opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivenPort {
+    pub(super) address: SocketAddr,
+    pub(super) transport: Transport,
+    pub(super) portal_group: u16,
 }
 
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Ports {
     accept: Accept,
+    given: Vec<GivenPort>,
     all: BTreeMap<String, Port>,
     problems: BTreeMap<String, (SocketAddr, String)>,
 }
@@ -81,25 +114,24 @@ impl Accept {
         Self {
             tcp: Arc::new(tcp),
             iser: Arc::new(|_| tokio::spawn(std::future::pending::<()>()).abort_handle()),
-            iser_status: Arc::new(|| IserStatus {
-                available: false,
+            iser_view: Arc::new(|| IserView {
                 problem: Some("nobody serves it here".to_owned()),
-                portals: Vec::new(),
+                portals: BTreeMap::new(),
             }),
         }
     }
 
     /// Beside TCP there is iSER: `iser` hands an address to a task that listens on it whenever there is a device for that, and
-    /// `status` says how these are.
+    /// `view` says how these are.
     #[must_use]
     pub fn with_iser(
         self,
         iser: impl Fn(SocketAddr) -> AbortHandle + Send + Sync + 'static,
-        status: impl Fn() -> IserStatus + Send + Sync + 'static,
+        view: impl Fn() -> IserView + Send + Sync + 'static,
     ) -> Self {
         Self {
             iser: Arc::new(iser),
-            iser_status: Arc::new(status),
+            iser_view: Arc::new(view),
             ..self
         }
     }
@@ -112,23 +144,21 @@ impl fmt::Debug for Accept {
 }
 
 impl Ports {
-    pub(super) const fn new(accept: Accept) -> Self {
+    pub(super) const fn new(accept: Accept, given: Vec<GivenPort>) -> Self {
         Self {
             accept,
+            given,
             all: BTreeMap::new(),
             problems: BTreeMap::new(),
         }
     }
 
     /// Opens what is not open yet; what cannot be opened is told once, and tried again with the next call.
-    pub(super) fn open_all(&mut self, model: &Model, given: &[SocketAddr]) {
-        for portal in wanted(model, given) {
+    pub(super) fn open_all(&mut self, model: &Model) {
+        self.begin_iser(model);
+        for portal in wanted(model, Transport::Tcp, &self.given_over(Transport::Tcp)) {
             let id = portal.key();
             if self.all.contains_key(&id) {
-                continue;
-            }
-            if portal.transport == Transport::Iser {
-                self.begin_iser(id, portal.address);
                 continue;
             }
             match tcp_transport::bind(portal.address) {
@@ -147,11 +177,11 @@ impl Ports {
     }
 
     /// Addresses that a change need not open: they are open, or known not to be there now.
-    pub(super) fn known(&self, given: &[SocketAddr]) -> Vec<SocketAddr> {
+    pub(super) fn known(&self) -> Vec<SocketAddr> {
         let tcp = self.all.values().filter(|port| port.transport == Transport::Tcp);
         let open = tcp.map(|port| port.address);
         open.chain(self.problems.values().map(|(address, _)| *address))
-            .chain(given.iter().copied())
+            .chain(self.given_over(Transport::Tcp))
             .collect()
     }
 
@@ -187,42 +217,69 @@ impl Ports {
                 self.all.insert(portal.key(), left.swap_remove(place));
             }
         }
-        for portal in wanted(after, &[]).filter(|portal| portal.transport == Transport::Iser) {
-            if !self.all.contains_key(&portal.key()) {
-                self.begin_iser(portal.key(), portal.address);
-            }
-        }
+        self.begin_iser(after);
         for port in left {
             port.accepting.abort();
             info!(address = %port.address, "portal closed");
         }
     }
 
+    /// How every portal is, those of the start first.
     pub(super) fn statuses(&self, model: &Model) -> Vec<PortStatus> {
-        let iser = self.iser_status();
-        let status = |portal: &Portal| {
-            let id = portal.key();
-            let address = portal.address.to_string();
-            let over_rdma = iser.portals.iter().find(|known| known.address == address);
-            match over_rdma.filter(|_| portal.transport == Transport::Iser) {
-                Some(known) => PortStatus {
-                    id,
-                    listening: known.listening,
-                    problem: known.problem.clone(),
-                },
-                None => PortStatus {
-                    listening: portal.transport == Transport::Tcp && self.all.contains_key(&id),
-                    problem: self.problems.get(&id).map(|(_, problem)| problem.clone()),
-                    id,
-                },
+        let (iser, given_tcp) = ((self.accept.iser_view)(), self.given_over(Transport::Tcp));
+        let state = |address, transport, id: &str| match transport {
+            Transport::Iser => {
+                let waits_for = iser.portals.get(&address).cloned();
+                (waits_for == Some(None), waits_for.flatten())
             }
+            // The start ends when it cannot have one over TCP.
+            Transport::Tcp => (
+                given_tcp.contains(&address) || self.all.contains_key(id),
+                self.problems.get(id).map(|(_, problem)| problem.clone()),
+            ),
         };
-        model.all::<Portal>().map(status).collect()
+        let given = self.given.iter().map(|port| {
+            let (listening, problem) = state(port.address, port.transport, "");
+            PortStatus {
+                id: None,
+                address: port.address.to_string(),
+                source: PortSource::CommandLine,
+                transport: port.transport,
+                portal_group: port.portal_group,
+                enabled: true,
+                listening,
+                problem,
+            }
+        });
+        let configured = model.all::<Portal>().map(|portal| {
+            let id = portal.key();
+            let (listening, problem) = state(portal.address, portal.transport, &id);
+            PortStatus {
+                id: Some(id),
+                address: portal.address.to_string(),
+                source: PortSource::Configuration,
+                transport: portal.transport,
+                portal_group: portal.portal_group,
+                enabled: portal.enabled,
+                listening: listening && portal.enabled,
+                problem: problem.filter(|_| portal.enabled),
+            }
+        });
+        given.chain(configured).collect()
     }
 
-    /// Whether iSER can be had, and where.
+    /// Whether iSER can be had.
     pub(super) fn iser_status(&self) -> IserStatus {
-        (self.accept.iser_status)()
+        let problem = (self.accept.iser_view)().problem;
+        IserStatus {
+            available: problem.is_none(),
+            problem,
+        }
+    }
+
+    fn given_over(&self, transport: Transport) -> Vec<SocketAddr> {
+        let given = self.given.iter().filter(|port| port.transport == transport);
+        given.map(|port| port.address).collect()
     }
 
     fn begin(&mut self, id: String, address: SocketAddr, listener: TcpListener) {
@@ -235,13 +292,16 @@ impl Ports {
         self.all.insert(id, port);
     }
 
-    fn begin_iser(&mut self, id: String, address: SocketAddr) {
-        let port = Port {
-            address,
-            transport: Transport::Iser,
-            accepting: (self.accept.iser)(address),
-        };
-        self.all.insert(id, port);
+    /// What is over RDMA waits for its device by itself.
+    fn begin_iser(&mut self, model: &Model) {
+        for portal in wanted(model, Transport::Iser, &self.given_over(Transport::Iser)) {
+            let begun = || Port {
+                address: portal.address,
+                transport: Transport::Iser,
+                accepting: (self.accept.iser)(portal.address),
+            };
+            self.all.entry(portal.key()).or_insert_with(begun);
+        }
     }
 }
 
@@ -249,8 +309,7 @@ impl Ports {
 pub(super) fn prepare(after: &Model, known: &[SocketAddr]) -> Result<PreparedPorts, Vec<Problem>> {
     let (mut prepared, mut problems) = (Vec::new(), Vec::new());
     // A portal over RDMA waits for its device; there is nothing that a change could find out.
-    let wanted = wanted(after, known).filter(|portal| portal.transport == Transport::Tcp);
-    for portal in wanted {
+    for portal in wanted(after, Transport::Tcp, known) {
         let id = portal.key();
         match tcp_transport::bind(portal.address) {
             Ok(listener) => prepared.push((id, portal.address, listener)),
@@ -271,10 +330,13 @@ pub(super) fn prepare(after: &Model, known: &[SocketAddr]) -> Result<PreparedPor
     }
 }
 
-/// The portals that should listen. Those over TCP that the start opened do already.
-fn wanted<'a>(model: &'a Model, given: &'a [SocketAddr]) -> impl Iterator<Item = &'a Portal> {
-    model.all::<Portal>().filter(|portal| {
-        let is_open = portal.transport == Transport::Tcp && given.contains(&portal.address);
-        portal.enabled && !is_open
+/// The portals that should listen, except those that the start opened.
+fn wanted<'a>(
+    model: &'a Model,
+    transport: Transport,
+    given: &'a [SocketAddr],
+) -> impl Iterator<Item = &'a Portal> {
+    model.all::<Portal>().filter(move |portal| {
+        portal.enabled && portal.transport == transport && !given.contains(&portal.address)
     })
 }

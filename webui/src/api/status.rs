@@ -41,9 +41,9 @@ pub struct Status {
     pub abandoned_commands: usize,
     /// What needs somebody's attention, a line each.
     pub alerts: Vec<String>,
-    /// Portals of the configuration.
+    /// Every address where initiators come in: those of the command line first, then those of the configuration.
     pub portals: Vec<PortStatus>,
-    /// iSCSI over RDMA: whether this host can serve it, and its portals.
+    /// iSCSI over RDMA: whether this host can serve it.
     pub iser: IserStatus,
     /// Stores.
     pub stores: Vec<StoreStatus>,
@@ -131,7 +131,7 @@ pub(crate) fn status_of(web: &Web) -> Status {
     });
     let closed = portals
         .iter()
-        .filter_map(|portal| Some(format!("{}: {}", portal.id, portal.problem.as_ref()?)));
+        .filter_map(|portal| Some(format!("portal {}: {}", portal.name(), portal.problem.as_ref()?)));
     let refused = control.refused_units().into_iter();
     let refused = refused.map(|(id, problem)| format!("unit {id} is not served: {problem}"));
     let jobs = control.jobs().into_iter();

@@ -2,9 +2,11 @@
 
 mod commands;
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-use management::model::{Credential, LunMap, Method, Object, Portal, Target, Unit};
+use management::live::PortStatus;
+use management::model::{Credential, LunMap, Method, Target, Transport, Unit};
 
 use crate::Web;
 pub(crate) use commands::Commands;
@@ -15,12 +17,12 @@ use commands::Way;
 pub(crate) struct PortalLine {
     /// `address:port` as an initiator needs it.
     pub(crate) address: String,
-    /// What it is called in the configuration; empty for those given at the start.
-    pub(crate) id: String,
     /// It listens.
     pub(crate) listening: bool,
     /// Why it does not.
     pub(crate) problem: String,
+    /// It is over RDMA.
+    pub(crate) is_iser: bool,
     /// Only this machine reaches it.
     pub(crate) is_loopback: bool,
     /// It listens on every address of this machine, of which one is shown.
@@ -48,46 +50,34 @@ fn leads(target: &Target, group: u16) -> bool {
 /// The portals that lead to a target. For an address that stands for all of them stands one by which hosts get here, as
 /// `host`, by which the browser came, seems to be.
 pub(crate) fn portals(web: &Web, target: &Target, host: &str) -> Vec<PortalLine> {
-    let (model, statuses) = (web.control().model(), web.control().port_statuses());
-    let configured: Vec<&Portal> = model.all::<Portal>().collect();
-    let node = web.control().node();
-    let (directory, own_addresses) = (node.directory(), node.interfaces());
-    let line = |address: SocketAddr| PortalLine {
-        address: reachable(address, host, &own_addresses),
-        id: String::new(),
-        listening: true,
-        problem: String::new(),
-        is_loopback: address.ip().is_loopback(),
-        is_any: address.ip().is_unspecified(),
-    };
-    let given = directory.portals.iter().filter(|portal| {
-        leads(target, portal.tpgt.0) && !configured.iter().any(|it| it.address == portal.address)
-    });
-    let given = given.map(|portal| line(portal.address));
-    let own = configured
+    let (statuses, own_addresses) = (web.control().port_statuses(), web.control().node().interfaces());
+    let leading = statuses
         .iter()
-        .filter(|portal| leads(target, portal.portal_group) && portal.enabled);
-    let own = own.map(|portal| {
-        let key = portal.key();
-        let status = statuses.iter().find(|status| status.id == key);
-        let same = directory.portals.iter().filter(|it| it.address == portal.address);
-        PortalLine {
-            listening: status.is_some_and(|status| status.listening) || same.count() > 1,
-            problem: status
-                .and_then(|status| status.problem.clone())
-                .unwrap_or_default(),
-            id: key,
-            ..line(portal.address)
-        }
-    });
-    given.chain(own).collect()
+        .filter(|portal| portal.enabled && leads(target, portal.portal_group));
+    let line = |portal: &PortStatus| {
+        let address: SocketAddr = portal.address.parse().ok()?;
+        Some(PortalLine {
+            address: reachable(address, host, &own_addresses),
+            listening: portal.listening,
+            problem: portal.problem.clone().unwrap_or_default(),
+            is_iser: portal.transport == Transport::Iser,
+            is_loopback: address.ip().is_loopback(),
+            is_any: address.ip().is_unspecified(),
+        })
+    };
+    // One of the configuration may be one of the command line too.
+    let mut seen = BTreeSet::new();
+    leading
+        .filter(|portal| seen.insert((&portal.address, portal.transport == Transport::Iser)))
+        .filter_map(line)
+        .collect()
 }
 
 /// The commands for one LUN; none while its target has no portal.
 pub(crate) fn ways(web: &Web, target: &Target, map: &LunMap, host: &str) -> Ways {
     let model = web.control().model();
-    // One that listens, and of those one that other machines reach as well.
-    let rank = |portal: &PortalLine| (!portal.listening, portal.is_loopback);
+    // One that listens, of those one over TCP, as the commands have it, and of those one that other machines reach as well.
+    let rank = |portal: &PortalLine| (!portal.listening, portal.is_iser, portal.is_loopback);
     let Some(portal) = portals(web, target, host).into_iter().min_by_key(rank) else {
         return Ways::default();
     };

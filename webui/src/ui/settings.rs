@@ -26,18 +26,12 @@ use crate::{Certificate, Web};
 #[template(path = "settings.html")]
 struct SettingsPage {
     frame: Frame,
-    portals: Vec<PortalRow>,
+    portals: Vec<PortStatus>,
     advertised: Vec<AdvertisedAddress>,
     certificate: Option<Certificate>,
     is_tls: bool,
     settings: Settings,
     limits: Vec<(String, String)>,
-}
-
-/// A portal and how it is.
-struct PortalRow {
-    portal: Portal,
-    status: PortStatus,
 }
 
 pub(super) fn routes() -> Router<Web> {
@@ -56,19 +50,10 @@ async fn overview(
     Extension(scheme): Extension<Scheme>,
 ) -> Response {
     let model = web.control().model();
-    let statuses = web.control().port_statuses();
-    let portals = model.all::<Portal>().filter_map(|portal| {
-        let id = portal.id.as_str();
-        let status = statuses.iter().find(|status| status.id == id)?.clone();
-        Some(PortalRow {
-            portal: portal.clone(),
-            status,
-        })
-    });
     let settings = model.settings();
     page(&SettingsPage {
         frame: visitor.frame(Section::Settings, "Settings"),
-        portals: portals.collect(),
+        portals: web.control().port_statuses(),
         advertised: model.all::<AdvertisedAddress>().cloned().collect(),
         certificate: web.certificate().cloned(),
         is_tls: scheme == Scheme::Https,
@@ -77,16 +62,14 @@ async fn overview(
     })
 }
 
-impl PortalRow {
-    const fn transport(&self) -> &'static str {
-        match self.portal.transport {
+impl SettingsPage {
+    const fn transport(portal: &PortStatus) -> &'static str {
+        match portal.transport {
             Transport::Iser => "iSER",
             Transport::Tcp => "TCP",
         }
     }
-}
 
-impl SettingsPage {
     /// What discovery sessions have to prove.
     fn discovery(&self) -> String {
         let discovery = &self.settings.discovery;

@@ -57,7 +57,12 @@ impl Site {
 
     /// A node over a state directory.
     pub(super) fn at(directory: tempfile::TempDir) -> Self {
-        let control = start(directory.path());
+        Self::started(directory, Defaults::default())
+    }
+
+    /// A node over a state directory, with what the options of its start add.
+    pub(super) fn started(directory: tempfile::TempDir, defaults: Defaults) -> Self {
+        let control = start(directory.path(), defaults);
         let gate = Gate::new(Arc::clone(&control));
         gate.open_set_up(Some(TOKEN.to_owned()));
         let router = router(Web::new(gate, "0", Cores::new(Vec::new)));
@@ -71,7 +76,13 @@ impl Site {
     /// A node with a user `admin`, and a browser that they are logged in with.
     pub(super) async fn with_admin() -> (Self, Browser) {
         let site = Self::new();
-        let mut browser = site.browser();
+        let browser = site.set_up().await;
+        (site, browser)
+    }
+
+    /// Makes a user `admin`, and logs them in.
+    pub(super) async fn set_up(&self) -> Browser {
+        let mut browser = self.browser();
         browser.get("/set-up").await;
         let fields = [
             ("token", TOKEN),
@@ -80,7 +91,7 @@ impl Site {
             ("password_again", PASSWORD),
         ];
         browser.post("/set-up", &fields).await.leads_to("/");
-        (site, browser)
+        browser
     }
 
     pub(super) fn browser(&self) -> Browser {
@@ -230,12 +241,12 @@ fn entropy(bytes: &mut [u8]) {
     getrandom::fill(bytes).unwrap();
 }
 
-fn start(directory: &Path) -> Arc<Control> {
+fn start(directory: &Path, defaults: Defaults) -> Arc<Control> {
     let (state, model) = State::open(directory, entropy).unwrap();
     let node = Node::new(Directory::default(), entropy, Vec::new);
     let defaults = Defaults {
         base: directory.to_owned(),
-        ..Defaults::default()
+        ..defaults
     };
     let accept = Accept::new(|listener| tokio::spawn(async move { drop(listener) }).abort_handle());
     Control::start(state, model, node, defaults, accept, entropy).unwrap()

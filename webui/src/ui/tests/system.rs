@@ -1,5 +1,7 @@
 //! Configuration and settings: import and export, portals, what holds for the node, users, passwords, tokens.
 
+use iscsi_proto::Tpgt;
+use management::live::{Defaults, ISER};
 use management::model::{AdvertisedAddress, Credential, Kind, Portal, Role, Settings, Target, Token, User};
 use serde_json::json;
 
@@ -288,6 +290,34 @@ async fn a_portal_is_made_changed_and_deleted() {
         .await
         .leads_to("/settings");
     assert_eq!(group(&site), None);
+}
+
+#[tokio::test]
+async fn portals_of_the_command_line_are_shown_and_cannot_be_changed() {
+    let portal = |address: &str, group| target_core::control::Portal {
+        address: address.parse().unwrap(),
+        tpgt: Tpgt(group),
+    };
+    let defaults = Defaults {
+        portals: vec![portal("192.0.2.7:3260", 5)],
+        other_portals: [(ISER, vec![portal("192.0.2.8:3260", 6)])].into(),
+        ..Defaults::default()
+    };
+    let site = Site::started(tempfile::tempdir().unwrap(), defaults);
+    let mut browser = site.set_up().await;
+    let shown = browser.get("/settings").await;
+    shown.says(
+        200,
+        &[
+            "command line",
+            "192.0.2.7:3260",
+            ">5<",
+            "192.0.2.8:3260",
+            ">6<",
+            "iSER",
+        ],
+    );
+    shown.lacks(&["Change<span class=\"hidden\"> portal"]);
 }
 
 #[tokio::test]
