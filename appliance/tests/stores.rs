@@ -155,8 +155,6 @@ fn a_store_filled_with_zeroes_has_all_its_space_and_is_there_when_the_job_is_don
     let server = Server::start(directory.path());
     let here = server.here();
     make_key(&directory.path().join("key"), 0x55);
-    // What a program that was killed left.
-    make_file(&directory.path().join("plain.img.partial"), MIB, 0, b"half");
     let place = |id: &str| json!({"kind": "file", "path": format!("{id}.img"), "size": 3 * MIB + 4096});
     for (id, more) in [
         ("plain", json!({})),
@@ -193,6 +191,68 @@ fn a_store_filled_with_zeroes_has_all_its_space_and_is_there_when_the_job_is_don
             .contains("partial")
     });
     assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn what_a_killed_program_was_making_is_gone_after_its_next_start_which_tells_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let mut server = Server::start(directory.path());
+    for id in ["ours", "changed"] {
+        let place = json!({"kind": "file", "path": format!("{id}.img"), "size": 2048 * MIB});
+        zeroed(&server.here(), &json!({"id": id, "place": place}));
+    }
+    // From when it is written down which files are made.
+    let written_down = || {
+        let records = fs::read_dir(at("making")).into_iter().flatten();
+        let records = records.map(|record| record.unwrap().path());
+        let records = records.filter(|record| record.extension().is_none());
+        let texts = records.filter_map(|record| fs::read_to_string(record).ok());
+        texts.filter(|text| text.contains("inode")).count()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while written_down() < 2 {
+        assert!(Instant::now() < deadline, "it never begins");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.kill();
+    assert!(at("ours.img.partial").exists() && at("changed.img.partial").exists());
+    fs::write(at("other"), "somebody's").unwrap();
+    fs::rename(at("other"), at("changed.img.partial")).unwrap();
+
+    let server = Server::start(directory.path());
+    let here = server.here();
+    assert!(!at("ours.img.partial").exists());
+    assert_eq!(fs::read(at("changed.img.partial")).unwrap(), b"somebody's");
+    let jobs = here.get("/api/v1/jobs").is(200)["items"].clone();
+    let told = |id: &str| {
+        let subject = format!("stores/{id}");
+        let mut jobs = jobs.as_array().unwrap().iter();
+        let job = jobs.find(|job| job["subject"] == subject).unwrap().clone();
+        assert_eq!(
+            (&job["state"], &job["kind"]),
+            (&json!("failed"), &json!("zero")),
+            "{job}"
+        );
+        job["problem"].as_str().unwrap().to_owned()
+    };
+    assert!(told("ours").contains("nothing of it is left"), "{}", told("ours"));
+    assert!(
+        told("changed").contains("may be left of it: remove it"),
+        "{}",
+        told("changed")
+    );
+    let place = json!({"kind": "file", "path": "changed.img", "size": MIB});
+    let again = json!({"kind": "zero", "store": {"id": "changed", "place": place}});
+    let problem = here.post("/api/v1/jobs", &again).is(422);
+    assert!(
+        problem["fix"].as_str().unwrap().contains("remove that"),
+        "{problem}"
+    );
+    fs::remove_file(at("changed.img.partial")).unwrap();
+    drop(server);
+    Server::start(directory.path());
+    assert_eq!(fs::read_dir(at("making")).unwrap().count(), 0);
 }
 
 #[test]

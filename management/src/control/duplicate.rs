@@ -17,7 +17,7 @@ use tokio::sync::broadcast::error::TryRecvError;
 use utoipa::ToSchema;
 
 use super::change::blocking;
-use super::making::{Making, Stopped, entry, file, remove_left, temporary};
+use super::making::{Making, Stopped, check_absent, entry, file, temporary};
 use super::{ChangeError, Control, Job, JobKind, JobState};
 use crate::access::Actor;
 use crate::live::{InUse, UsingSession, open_one};
@@ -63,11 +63,12 @@ impl Control {
         self.check_making(actor, &copy, &change).await?;
         let total = open.geometry().size;
         let job = (JobKind::Clone, format!("{path} to stores/{}", copy.id), total);
-        let making = self.enter_making(actor, job, copy, change)?;
+        let making = self.enter_making(actor, job, copy, change).await?;
         let prepared = self.prepare(from, &making.store, &open).await;
         let (whole, watch) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
+                self.clear_made(&making).await;
                 making.job.finish(JobState::Failed, Some(error.to_string()));
                 return Err(error);
             }
@@ -79,7 +80,7 @@ impl Control {
         let targets = self.targets_of(source);
         tokio::spawn(async move {
             let copied = match whole {
-                true => Ok(()),
+                true => this.note_making(&making).await,
                 false => this.copy(&open, &making, (watch, &targets)).await,
             };
             drop(open);
@@ -125,14 +126,16 @@ impl Control {
     async fn copy(
         &self,
         from: &Arc<dyn BlockStore>,
-        Making { store, job, .. }: &Making,
+        making: &Making,
         (mut watch, targets): (Receiver<Arc<NodeEvent>>, &[String]),
     ) -> Result<(), Stopped> {
+        let Making { store, job, .. } = making;
         let (base, size) = (self.directory.clone(), job.total);
         let made = temporary(store, Some(size));
         let to = blocking(move || open_one(&made, &base))
             .await
             .map_err(Stopped::Failed)?;
+        self.note_making(making).await?;
         let mut at = 0;
         while at < size {
             if job.is_cancelled() {
@@ -265,7 +268,7 @@ fn check_alone(watch: &mut Receiver<Arc<NodeEvent>>, targets: &[String]) -> Resu
 
 /// Shares all blocks of a file with a new one. `false` when that cannot be done: then there is no new one.
 fn reflink(from: Option<&Path>, to: &Path) -> io::Result<bool> {
-    remove_left(to)?;
+    check_absent(to)?;
     let made = File::options()
         .write(true)
         .create_new(true)

@@ -1,7 +1,7 @@
 //! Work that takes long: how far it is, and its end when somebody wants that. Making stores is the program's own work;
 //! formatting and sanitizing are initiators' commands, which go on whatever happens and are shown beside them.
 //!
-//! The list is of this run of the program: nothing here outlives it.
+//! The list is of this run of the program, and begins with what the one before could not finish.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,6 +15,7 @@ use tracing::info;
 use utoipa::ToSchema;
 
 use super::Control;
+use super::left::Record;
 use crate::access::Actor;
 use crate::events::{Event, EventKind};
 
@@ -140,6 +141,25 @@ impl Jobs {
         });
         all.insert(job.number, Arc::clone(&job));
         Some(job)
+    }
+
+    /// Enters what an earlier run was making when it ended.
+    pub(super) fn enter_cut_off(&self, record: Record, problem: String) -> Job {
+        let job = Arc::new(Running {
+            number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
+            kind: record.kind,
+            subject: record.subject,
+            makes: PathBuf::new(),
+            actor: record.actor,
+            began: record.began,
+            total: record.total,
+            done: AtomicU64::new(0),
+            cancelled: AtomicBool::new(false),
+            end: Mutex::default(),
+        });
+        job.finish(JobState::Failed, Some(problem));
+        self.all().insert(job.number, Arc::clone(&job));
+        job.shown()
     }
 
     fn list(&self) -> Vec<Job> {

@@ -1,10 +1,9 @@
 //! A store whose file takes time to be made. It is made beside its place under another name, moved there when all of it
 //! is durable, and entered only then; of one that is cancelled or cannot be made nothing is left. How the content comes
-//! is told by `duplicate.rs` and `zeroed.rs`.
+//! is told by `duplicate.rs` and `zeroed.rs`, what becomes of one that the program's end cuts off by `left.rs`.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,11 +13,12 @@ use tracing::{info, warn};
 
 use super::change::blocking;
 use super::jobs::{RUNNING_MAX, Running};
+use super::left::Record;
 use super::{Change, ChangeError, Control, Edit, JobKind, JobState, Precondition};
 use crate::access::Actor;
 use crate::events::{Event, EventKind};
-use crate::model::{AnyObject, Kind, Model, Object, Place, Problem, Store};
-use crate::state::leads_to_own;
+use crate::model::{AnyObject, Kind, Object, Place, Problem, Store};
+use crate::state::{MakingRecords, leads_to_own};
 
 /// A store that is being made.
 pub(super) struct Making {
@@ -57,14 +57,14 @@ impl Control {
             ..change.clone()
         };
         self.change(actor, dry_run).await?;
-        let (store, model, base) = (store.clone(), self.model(), self.directory.clone());
-        blocking(move || check_free(&store, &model, &base))
+        let (store, base) = (store.clone(), self.directory.clone());
+        blocking(move || check_free(&store, &base))
             .await
             .map_err(|problem| ChangeError::Invalid(vec![problem]))
     }
 
     /// Enters the job, of `total` bytes.
-    pub(super) fn enter_making(
+    pub(super) async fn enter_making(
         &self,
         actor: &Actor,
         (kind, subject, total): (JobKind, String, u64),
@@ -79,7 +79,39 @@ impl Control {
                 let problem = format!("{RUNNING_MAX} stores are being made, or one with the same file");
                 ChangeError::Invalid(vec![Problem::new("jobs", problem, "wait for one, or cancel one")])
             })?;
-        Ok(Making { store, change, job })
+        let making = Making { store, change, job };
+        if let Err(Stopped::Failed(problem)) = self.note_making(&making).await {
+            making.job.finish(JobState::Failed, Some(problem.clone()));
+            let fix = "free some space in the state directory, or make it writable";
+            return Err(ChangeError::Invalid(vec![Problem::new("jobs", problem, fix)]));
+        }
+        Ok(making)
+    }
+
+    /// Writes down which files are made, and which of them are there now.
+    pub(super) async fn note_making(&self, making: &Making) -> Result<(), Stopped> {
+        let (files, base) = (files(&making.store, &self.directory), self.directory.clone());
+        let (job, name, makings) = (making.job.shown(), making.record(), self.makings.clone());
+        let saved = blocking(move || {
+            let record = serde_json::to_string(&Record::of(&job, &files, &base))?;
+            makings.save(&name, &record)
+        });
+        saved
+            .await
+            .map_err(|error| Stopped::Failed(format!("it cannot be written down what is made: {error}")))
+    }
+
+    /// Nothing is left of what was made, or the next start looks for it.
+    pub(super) async fn clear_made(&self, making: &Making) {
+        let files = files(&making.store, &self.directory);
+        let (name, makings) = (making.record(), self.makings.clone());
+        blocking(move || {
+            let made: Vec<_> = files.into_iter().map(|(made, _)| made).collect();
+            if remove(&made) {
+                forget(&makings, &name);
+            }
+        })
+        .await;
     }
 
     /// It has begun.
@@ -103,16 +135,16 @@ impl Control {
             Ok(()) => self.enter_made(actor, &making).await,
             Err(stopped) => Err(stopped),
         };
-        let Making { store, job, .. } = making;
+        let (store, job) = (&making.store, &making.job);
         let (state, problem, text) = match entered {
             Ok(()) => {
+                let (name, makings) = (making.record(), self.makings.clone());
+                blocking(move || forget(&makings, &name)).await;
                 job.advance(job.total);
                 (JobState::Done, None, format!("store {} is made", store.id))
             }
             Err(stopped) => {
-                let left = files(&store, &self.directory).into_iter().map(|(made, _)| made);
-                let left: Vec<_> = left.collect();
-                blocking(move || remove(&left)).await;
+                self.clear_made(&making).await;
                 match stopped {
                     Stopped::Cancelled => {
                         let text = format!("the making of store {} was cancelled", store.id);
@@ -153,6 +185,14 @@ impl Control {
     }
 }
 
+impl Making {
+    /// What its record is called. Numbers of jobs begin anew with each start.
+    fn record(&self) -> String {
+        let job = self.job.shown();
+        format!("{}-{}", job.began.unwrap_or_default(), job.id)
+    }
+}
+
 /// The store as it is made: its file has another name. `size` makes a new one.
 pub(super) fn temporary(store: &Store, size: Option<u64>) -> Store {
     let Place::File { path, .. } = &store.place else {
@@ -175,26 +215,24 @@ pub(super) fn file(store: &Store, base: &Path) -> PathBuf {
     base.join(store.path().expect("what is made is a file"))
 }
 
-/// What an earlier run of the program left of the file that is to be made now.
-pub(super) fn remove_left(made: &Path) -> io::Result<()> {
-    match fs::remove_file(made) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// Nothing has come meanwhile where a file is to be made.
+pub(super) fn check_absent(made: &Path) -> io::Result<()> {
+    match made.symlink_metadata() {
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!("{} is there already", made.display()),
+        )),
+        Err(_) => Ok(()),
     }
 }
 
-/// Nothing is there yet at the places of its files; and neither they nor what they are made as are the program's own, or
-/// a store's.
-fn check_free(store: &Store, model: &Model, base: &Path) -> Result<(), Problem> {
+/// Nothing is there yet at the places of its files, nor where they are made; and none of it is the program's own.
+fn check_free(store: &Store, base: &Path) -> Result<(), Problem> {
+    let path = format!("stores/{}/place/path", store.id);
     let refuse = |problem: &str| {
-        let path = format!("stores/{}/place/path", store.id);
         let fix = "choose a file that is not there yet, in a folder that is";
-        Err(Problem::new(path, problem, fix))
+        Err(Problem::new(path.clone(), problem, fix))
     };
-    let served: Vec<_> = model
-        .all::<Store>()
-        .filter_map(|store| identity(&base.join(store.path()?)))
-        .collect();
     for (made, place) in files(store, base) {
         if [&made, &place].into_iter().any(|path| leads_to_own(base, path)) {
             return refuse("leads to the program's own state, which is no disk");
@@ -202,20 +240,16 @@ fn check_free(store: &Store, model: &Model, base: &Path) -> Result<(), Problem> 
         if place.symlink_metadata().is_ok() {
             return refuse("there is something already");
         }
-        if identity(&made).is_some_and(|made| served.contains(&made)) {
-            return refuse("the file that it is made as is that of another store");
+        if made.symlink_metadata().is_ok() {
+            let problem = format!("it is made as {}, which is there already", made.display());
+            let fix = "remove that if nobody needs it, or choose another file";
+            return Err(Problem::new(path, problem, fix));
         }
         if !place.parent().is_some_and(Path::is_dir) {
             return refuse("there is no such folder");
         }
     }
     Ok(())
-}
-
-/// Which file a path leads to, whatever it is called.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let metadata = fs::metadata(path).ok()?;
-    Some((metadata.dev(), metadata.ino()))
 }
 
 /// All files take their places durably, or none does.
@@ -234,12 +268,25 @@ fn put_in_place(files: &[(PathBuf, PathBuf)]) -> io::Result<()> {
     Ok(())
 }
 
-/// What was made and is of no use.
-fn remove(files: &[PathBuf]) {
+/// What was made and is of no use. `false` when some of it stays.
+fn remove(files: &[PathBuf]) -> bool {
+    let mut is_gone = true;
     for path in files {
-        if let Err(error) = remove_left(path) {
-            warn!(path = %path.display(), %error, "a file that is of no use could not be removed");
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                warn!(path = %path.display(), %error, "a file that is of no use could not be removed");
+                is_gone = false;
+            }
+            _ => {}
         }
+    }
+    is_gone
+}
+
+/// The record of a making that has ended. One that stays finds nothing at the next start.
+fn forget(makings: &MakingRecords, name: &str) {
+    if let Err(error) = makings.remove(name) {
+        warn!(record = name, %error, "a record of what was being made cannot be removed");
     }
 }
 
@@ -264,13 +311,6 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    fn model_with(path: &str) -> Model {
-        let mut model = Model::default();
-        let text = format!(r#"{{"id": "old", "place": {{"kind": "file", "path": "{path}"}}}}"#);
-        AnyObject::Store(serde_json::from_str(&text).unwrap()).put(&mut model, 1);
-        model
-    }
-
     #[test]
     fn a_file_is_made_over_nothing_that_is_there() {
         let directory = tempfile::tempdir().unwrap();
@@ -278,15 +318,17 @@ mod tests {
         fs::create_dir(base.join("db")).unwrap();
         std::os::unix::fs::symlink("db", base.join("link")).unwrap();
         fs::write(base.join("there.img"), "somebody's").unwrap();
-        fs::write(base.join("served.img.partial"), "a disk").unwrap();
-        let model = model_with("served.img.partial");
-        let problem = |path: &str| check_free(&store(path), &model, base).map_err(|problem| problem.problem);
+        fs::write(base.join("other.img.partial"), "somebody's").unwrap();
+        let problem = |path: &str| check_free(&store(path), base).map_err(|problem| problem.problem);
         assert_eq!(problem("new.img"), Ok(()));
         assert_eq!(problem("there.img"), Err("there is something already".into()));
         assert_eq!(problem("nowhere/new.img"), Err("there is no such folder".into()));
         assert!(problem("link/new.img").unwrap_err().contains("own state"));
-        let of_a_store = problem("served.img").unwrap_err();
-        assert!(of_a_store.contains("another store"), "{of_a_store}");
+        let of_somebody = problem("other.img").unwrap_err();
+        assert!(
+            of_somebody.contains("other.img.partial, which is there"),
+            "{of_somebody}"
+        );
     }
 
     #[test]

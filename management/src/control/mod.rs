@@ -8,6 +8,7 @@ mod change;
 mod config;
 mod duplicate;
 mod jobs;
+mod left;
 mod log_filter;
 mod making;
 mod reservations;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use target_core::iscsi::Node;
+use tracing::warn;
 
 pub use change::{Change, ChangeError, Edit, Outcome, Precondition, Preview};
 pub use duplicate::CloneRequest;
@@ -35,7 +37,7 @@ use crate::events::{Event, EventKind, EventLog};
 use crate::live::{Accept, Defaults, IserStatus, Live, PortStatus, StoreStatus, UnitKeeping};
 use crate::model::{Model, Problem};
 use crate::rates::RateLog;
-use crate::state::State;
+use crate::state::{MakingRecords, State};
 
 /// The administration of one node.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub struct Control {
     directory: PathBuf,
     /// Long work of this run.
     jobs: jobs::Jobs,
+    /// What is being made, for the next start.
+    makings: MakingRecords,
     /// Units that are being looked at; one that is stuck is not asked again.
     looking: Mutex<BTreeSet<String>>,
 }
@@ -93,6 +97,13 @@ impl Control {
                 events.record(Event::new(EventKind::StoreMissing, text).with(data));
             }
         }
+        let (jobs, makings) = (jobs::Jobs::default(), MakingRecords::new(&directory));
+        for (record, problem) in left::clear(&makings, &model, &directory) {
+            let text = format!("the making of {} was cut off: {problem}", record.subject);
+            warn!("{text}");
+            let job = jobs.enter_cut_off(record, problem);
+            events.record(Event::new(EventKind::JobEnded, text).with(serde_json::json!(job)));
+        }
         Ok(Arc::new(Self {
             rates: RateLog::new(Arc::clone(&node)),
             log_filter: LogFilter::default(),
@@ -103,7 +114,8 @@ impl Control {
             events,
             entropy,
             directory,
-            jobs: jobs::Jobs::default(),
+            jobs,
+            makings,
             looking: Mutex::default(),
         }))
     }

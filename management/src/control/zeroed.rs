@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use super::change::blocking;
-use super::making::{Making, Stopped, file, remove_left, temporary};
+use super::making::{Making, Stopped, check_absent, file, temporary};
 use super::{Change, ChangeError, Control, Edit, Job, JobKind};
 use crate::access::Actor;
 use crate::live::open_one;
@@ -38,7 +38,7 @@ impl Control {
         self.check_making(actor, &store, &change).await?;
         self.check_space(&store, size).await?;
         let job = (JobKind::Zero, format!("stores/{}", store.id), size);
-        let making = self.enter_making(actor, job, store, change)?;
+        let making = self.enter_making(actor, job, store, change).await?;
         let text = format!("store {} is being filled with zeroes", making.store.id);
         self.tell_begun(actor, &making, &text);
         let shown = making.job.shown();
@@ -88,11 +88,12 @@ impl Control {
         let (base, size) = (self.directory.clone(), making.job.total);
         let made = temporary(&making.store, Some(size));
         let store = blocking(move || {
-            remove_left(&file(&made, &base)).map_err(|error| error.to_string())?;
+            check_absent(&file(&made, &base)).map_err(|error| error.to_string())?;
             open_one(&made, &base)
         })
         .await
         .map_err(Stopped::Failed)?;
+        self.note_making(making).await?;
         let failed = |error: backstores::StoreError| Stopped::Failed(error.to_string());
         let mut at = 0;
         while at < size {

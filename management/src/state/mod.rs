@@ -8,6 +8,7 @@ mod copies;
 mod database;
 mod error;
 mod first_format;
+mod makings;
 mod memory;
 mod own;
 mod reservations;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
 pub use error::StateError;
+pub(crate) use makings::MakingRecords;
 pub use memory::UnitMemory;
 pub(crate) use own::{is_own, leads_to_own};
 pub use reservations::ReservationFiles;

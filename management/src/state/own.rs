@@ -37,11 +37,12 @@ pub(crate) fn leads_to_own(directory: &Path, path: &Path) -> bool {
     }
 }
 
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "db",
     "events.jsonl",
     "logins.jsonl",
     "lunaport.sock",
+    "making",
     "reservations",
     "sanitizing",
     "socket.new",
