@@ -30,7 +30,7 @@ class Lunaport:
         self.port = free_port()
         self.state = tempfile.mkdtemp(prefix="lunaport-state-")
         self.log_path = pathlib.Path(log_path)
-        command = [self.binary, "serve", "--state-dir", self.state]
+        command = bound([self.binary, "serve", "--state-dir", self.state])
         command += ["--portal", f"127.0.0.1:{self.port}", "--target-name", IQN]
         for number, export in enumerate(exports):
             key = pathlib.Path(self.state) / f"{number}.key"
@@ -84,6 +84,12 @@ class Lunaport:
             self.process.kill()
             self.process.wait()
         shutil.rmtree(self.state, ignore_errors=True)
+
+
+def bound(command):
+    """The same command, but it ends with the thread that runs it: whoever kills a test leaves nothing behind. What changes
+    who it is, as in a new user namespace, undoes that: bind what comes behind it."""
+    return ["setpriv", "--pdeathsig", "KILL", *command]
 
 
 def binary():

@@ -2,15 +2,17 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod initiator;
+mod program;
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
 use std::time::{Duration, Instant};
 
 use initiator::Initiator;
+use program::{bound, program};
 use rustix::process::{Pid, Signal, kill_process};
 
 const TARGET: &str = "iqn.2026-11.org.lunaport:disks";
@@ -28,7 +30,7 @@ impl Server {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let portal = free.local_addr().unwrap().to_string();
         drop(free);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_lunaport"))
+        let mut child = bound(program())
             .current_dir(directory)
             .args(["serve", "--portal", &portal])
             .args(arguments)

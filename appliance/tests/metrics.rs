@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use common::http::Client;
 use common::initiator::Login;
+use common::program::bound;
 use common::{PATIENCE, Server, free_address};
 use initiator::Initiator;
 use serde_json::{Value, json};
@@ -374,7 +375,7 @@ fn the_log_is_changed_while_the_program_runs_and_the_audit_log_tells_who() {
 fn exports_are_measured_too() {
     let (portal, admin) = (free_address(), free_address());
     let directory = tempfile::tempdir().unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_lunaport"))
+    let mut child = bound(env!("CARGO_BIN_EXE_lunaport"))
         .current_dir(directory.path())
         .env_clear()
         .args(["serve", "--export", "memory:1M", "--cores", "1"])

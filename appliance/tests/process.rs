@@ -2,23 +2,26 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod initiator;
+mod program;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use initiator::Initiator;
+use program::{bound, program};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Far above what a start or a stop without connections takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn lunaport(directory: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lunaport"));
+    let mut command = bound(program());
     command
         .current_dir(directory)
         .args(arguments)
@@ -131,6 +134,21 @@ impl Drop for Server {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// A test that is killed ends with all its threads.
+#[test]
+fn a_program_that_is_tested_ends_with_the_thread_that_tests_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let started = std::thread::spawn(move || {
+        let portal = free_portal();
+        let server = Server::start(&path, &["--portal", &portal, "--export", "memory:1M"]);
+        server.says("LUN 0");
+        server
+    });
+    let mut server = started.join().unwrap();
+    assert_eq!(server.end().signal(), Some(9));
 }
 
 #[test]

@@ -433,8 +433,8 @@ fn depends_downwards(source: &Source) -> Vec<String> {
             &["backstores", "iscsi-proto", "target-core"]
         }
         "management/Cargo.toml" => &["backstores", "iscsi-proto", "target-core", "tcp-transport"],
-        // What its tests start is a node.
-        "webui/Cargo.toml" => &["management", "target-core"],
+        // What its tests start is a node with portals.
+        "webui/Cargo.toml" => &["iscsi-proto", "management", "target-core"],
         _ => return Vec::new(),
     };
     let ours = [

@@ -3,15 +3,18 @@
 
 pub(crate) mod http;
 pub(crate) mod initiator;
+#[path = "../program/mod.rs"]
+pub(crate) mod program;
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use http::Client;
+use program::{bound, program};
 use serde_json::Value;
 
 /// Far above what anything here takes.
@@ -67,9 +70,9 @@ impl Server {
         let portal = free_address();
         let program = program();
         let mut command = match open_files {
-            None => Command::new(&program),
+            None => bound(&program),
             Some(limit) => {
-                let mut shell = Command::new("/bin/sh");
+                let mut shell = bound("/bin/sh");
                 shell.args([
                     "-c",
                     &format!("ulimit -n {limit} && exec \"$0\" \"$@\""),
@@ -167,11 +170,6 @@ impl Drop for Server {
         drop(self.child.kill());
         drop(self.child.wait());
     }
-}
-
-/// The program that is tested: the one of this build, unless `LUNAPORT_BIN` names another by its whole path.
-fn program() -> String {
-    std::env::var("LUNAPORT_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_lunaport").to_owned())
 }
 
 /// An address that was free a moment ago.

@@ -27,7 +27,8 @@ export class Appliance {
     // Settings of the caller's shell must not leak into what is judged.
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("LUNAPORT_")));
     const log = openSync(logPath, "w");
-    it.process = spawn(resolve(process.env.LUNAPORT_BIN), [...options, "--set-up-token-file", token], {
+    const program = resolve(process.env.LUNAPORT_BIN);
+    it.process = spawn(...bound(program, ...options, "--set-up-token-file", token), {
       stdio: ["ignore", log, log],
       env,
     });
@@ -88,7 +89,7 @@ export class Appliance {
  */
 export class Busy {
   constructor(url) {
-    this.process = spawn("iscsi-perf", ["-m", "2", "-b", "8", "-t", "600", url], { stdio: "ignore" });
+    this.process = spawn(...bound("iscsi-perf", "-m", "2", "-b", "8", "-t", "600", url), { stdio: "ignore" });
     this.ended = new Promise((done) => this.process.once("exit", done));
     this.pulse = setInterval(() => {
       this.process.kill("SIGCONT");
@@ -106,12 +107,17 @@ export class Busy {
 /** Runs a program to its end; its output, both streams, when it ended well. */
 export function tool(program, ...args) {
   return new Promise((done, failed) => {
-    execFile(program, args, { timeout: 60_000 }, (error, stdout, stderr) => {
+    execFile(...bound(program, ...args), { timeout: 60_000 }, (error, stdout, stderr) => {
       const output = stdout + stderr;
       if (error) failed(new Wrong(`${program} ${args.join(" ")}: ${error.code ?? error.signal}: ${output.slice(-500)}`));
       else done(output);
     });
   });
+}
+
+/** A command that ends with this process: whoever kills the test leaves nothing behind. */
+function bound(...command) {
+  return ["setpriv", ["--pdeathsig", "KILL", ...command]];
 }
 
 function freePort() {
