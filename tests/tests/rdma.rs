@@ -1,57 +1,70 @@
-//! A session over RDMA, on a link in memory, in the eyes of those who watch the target: what is counted, and told as metrics.
+//! A session over RDMA, on a link in memory, in the eyes of those who watch the target: what `/metrics` tells of it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::path::Path;
 use std::sync::Arc;
 
-use backstores::{BufPool, StoreOptions, StoreSource};
+use axum::body::{Body, to_bytes};
+use axum::http;
+use backstores::BufPool;
 use iscsi_proto::pdu::{LoginRequest, LoginStage, Request, Response, ScsiCommand, TaskAttribute};
-use iscsi_proto::{BHS_LEN, Cid, IscsiName, Isid, Itt, Lun, Sn, Tpgt, Tsih};
+use iscsi_proto::{BHS_LEN, Cid, Isid, Itt, Lun, Sn, Tsih};
 use iser_transport::sim::{Weather, link};
 use iser_transport::{CmHeader, Initiator, IserMover, IserSetup, Message, Opened, QueuePair, transport_keys};
-use management::exposition::Exposition;
-use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal, Target};
+use management::access::{Actor, Gate};
+use management::control::{Change, Control, Edit};
+use management::exposition::Cores;
+use management::live::{Accept, Defaults};
+use management::model::{AnyObject, Kind};
+use management::state::State;
+use serde_json::json;
+use target_core::control::Directory;
 use target_core::iscsi::{LinkInfo, Node};
-use target_core::scsi::{DeviceType, LogicalUnit, TargetDevice, UnitConfig};
 use target_core::serve::serve;
+use tower::ServiceExt;
+use webui::{Peer, Web, router};
 
 const TARGET: &str = "iqn.2026-11.org.example:a";
 const NAME: &str = "iqn.2026-11.org.example:host";
 const BLOCK: usize = 512;
+const README: &str = include_str!("../../README.md");
 
-fn directory() -> Directory {
-    let name = TARGET.parse::<IscsiName>().unwrap();
-    let source = StoreSource::Memory { size: 1 << 20 };
-    let store = backstores::open(&source, StoreOptions::default()).unwrap();
-    let config = UnitConfig {
-        device_type: DeviceType::Disk,
-        naa: vec![0x60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
-        serial: "00000001".into(),
-        vendor: "LUNAPORT".into(),
-        product: "MEMORY".into(),
-        revision: "1".into(),
-        thin: true,
-        removable: false,
-        soft_threshold: None,
+/// A node with one disk at LUN 0, as a running program has it.
+async fn control(directory: &Path) -> Arc<Control> {
+    let entropy: fn(&mut [u8]) = |bytes| bytes.fill(1);
+    let (state, model) = State::open(directory, entropy).unwrap();
+    let node = Node::new(Directory::default(), entropy, Vec::new);
+    let defaults = Defaults {
+        base: directory.to_owned(),
+        ..Defaults::default()
     };
-    let device = TargetDevice::new(name.clone(), &[Tpgt(1)]);
-    assert!(device.map(0, LogicalUnit::new(config, store)));
-    let target = Target {
-        name: name.clone(),
-        alias: None,
-        tpgt: Tpgt(1),
-        access: Access::Everyone,
-        chap: ChapPolicy::Open,
-        parameters: Parameters::default(),
-        device,
-    };
-    Directory {
-        targets: [(name, Arc::new(target))].into(),
-        portals: vec![Portal {
-            address: "192.0.2.1:3260".parse().unwrap(),
-            tpgt: Tpgt(1),
-        }],
-        ..Directory::default()
-    }
+    let accept = Accept::new(|_| tokio::spawn(async {}).abort_handle());
+    let control = Control::start(state, model, node, defaults, accept, entropy).unwrap();
+    let edits = [
+        (Kind::Target, json!({"name": TARGET})),
+        (
+            Kind::Store,
+            json!({"id": "a", "place": {"kind": "memory", "size": 1 << 20}}),
+        ),
+        (Kind::Unit, json!({"id": "a", "store": "a"})),
+        (Kind::Lun, json!({"target": TARGET, "lun": 0, "unit": "a"})),
+        (Kind::Access, json!({"id": "any", "target": TARGET, "any": true})),
+    ];
+    let edits = edits.map(|(kind, object)| Edit::Put(AnyObject::parse(kind, object).unwrap()));
+    let change = Change::of(edits.into());
+    control.change(&Actor::program(), change).await.unwrap();
+    control
+}
+
+/// `GET /metrics` as a user of this host.
+async fn metrics(control: Arc<Control>) -> String {
+    let router = router(Web::new(Gate::new(control), "0", Cores::new(Vec::new)));
+    let mut request = http::Request::get("/metrics").body(Body::empty()).unwrap();
+    request.extensions_mut().insert(Peer::User(0));
+    let answer = router.oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let text = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    String::from_utf8(text.to_vec()).unwrap()
 }
 
 /// A session's initiator, and its numbers.
@@ -129,9 +142,11 @@ impl Host {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn what_goes_over_rdma_is_counted_as_that() {
-    let node = Node::new(directory(), |bytes| bytes.fill(1), Vec::new);
+    let directory = tempfile::tempdir().unwrap();
+    let control = control(directory.path()).await;
+    let node = Arc::clone(control.node());
     let (pool, messages) = (BufPool::new(8 << 20), BufPool::new(8 << 20));
     let (at_target, at_initiator) = link(1, Weather::default());
     let setup = IserSetup {
@@ -169,9 +184,7 @@ async fn what_goes_over_rdma_is_counted_as_that() {
         assert_eq!((status, came), (0, vec![0x5a; 8 * BLOCK]));
     }
 
-    let mut exposition = Exposition::default();
-    exposition.node(&node);
-    let text = exposition.into_text();
+    let text = metrics(control).await;
     for line in [
         r#"lunaport_transport_commands_total{transport="iser",op="read"} 3"#,
         r#"lunaport_transport_commands_total{transport="iser",op="write"} 2"#,
@@ -182,7 +195,10 @@ async fn what_goes_over_rdma_is_counted_as_that() {
         r#"lunaport_sessions{target="iqn.2026-11.org.example:a",transport="iser"} 1"#,
     ] {
         assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");
+        let name = line.split('{').next().unwrap();
+        assert!(README.contains(name), "the README does not name {name}");
     }
+    assert!(README.contains(r#"transport="iser""#));
     assert!(!text.contains(r#"transport="tcp""#), "{text}");
     host.initiator.queue_pair().disconnect();
     serving.await.unwrap();
