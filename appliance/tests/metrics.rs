@@ -16,6 +16,7 @@ use common::program::bound;
 use common::{PATIENCE, Server, free_address};
 use initiator::Initiator;
 use serde_json::{Value, json};
+use yaml_rust2::{Yaml, YamlLoader};
 
 const TARGET: &str = "iqn.2026-11.org.example:a";
 const NAME: &str = "iqn.2026-11.org.example:host";
@@ -401,6 +402,35 @@ fn exports_are_measured_too() {
     child.wait().unwrap();
 }
 
+/// The rules of `docs/alerts.yml`: name and expression.
+fn alerts() -> Vec<(String, String)> {
+    let documents = YamlLoader::load_from_str(include_str!("../../docs/alerts.yml")).unwrap();
+    let [document] = documents.as_slice() else {
+        panic!("{} documents", documents.len())
+    };
+    let groups = document["groups"].as_vec().unwrap();
+    let rules = groups.iter().flat_map(|group| group["rules"].as_vec().unwrap());
+    let alert = |rule: &Yaml| {
+        let text = |value: &Yaml| value.as_str().unwrap_or_else(|| panic!("{rule:?}")).to_owned();
+        let severity = text(&rule["labels"]["severity"]);
+        assert!(["critical", "warning"].contains(&&*severity), "{rule:?}");
+        text(&rule["annotations"]["summary"]);
+        text(&rule["annotations"]["action"]);
+        (text(&rule["alert"]), text(&rule["expr"]))
+    };
+    rules.map(alert).collect()
+}
+
+#[test]
+fn each_alert_is_a_rule_with_a_name_of_its_own_that_asks_for_metrics() {
+    let alerts = alerts();
+    let names: BTreeSet<_> = alerts.iter().map(|(name, _)| name).collect();
+    assert_eq!((names.len(), alerts.len()), (13, 13));
+    for (name, expression) in &alerts {
+        assert!(expression.contains("lunaport_"), "{name}: {expression}");
+    }
+}
+
 #[test]
 fn the_dashboard_and_the_alerts_ask_for_nothing_that_is_not_there() {
     let (_directory, server) = with_lun_3();
@@ -418,6 +448,7 @@ fn the_dashboard_and_the_alerts_ask_for_nothing_that_is_not_there() {
             "grafana-dashboard.json",
             include_str!("../../docs/grafana-dashboard.json"),
         ),
+        // With what its texts name.
         ("alerts.yml", include_str!("../../docs/alerts.yml")),
     ] {
         let words = document.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
