@@ -7,8 +7,8 @@ use std::sync::Arc;
 use axum::body::{Body, to_bytes};
 use axum::http;
 use backstores::BufPool;
-use iscsi_proto::pdu::{LoginRequest, LoginStage, Request, Response, ScsiCommand, TaskAttribute};
-use iscsi_proto::{BHS_LEN, Cid, Isid, Itt, Lun, Sn, Tsih};
+use iscsi_proto::pdu::{Request, Response, ScsiCommand, TaskAttribute};
+use iscsi_proto::{BHS_LEN, Itt, Lun, Sn, Tsih};
 use iser_transport::sim::{Weather, link};
 use iser_transport::{CmHeader, Initiator, IserMover, IserSetup, Message, Opened, QueuePair, transport_keys};
 use management::access::{Actor, Gate};
@@ -21,6 +21,7 @@ use serde_json::json;
 use target_core::control::Directory;
 use target_core::iscsi::{LinkInfo, Node};
 use target_core::serve::serve;
+use tests::first_request;
 use tower::ServiceExt;
 use webui::{Peer, Web, router};
 
@@ -76,20 +77,7 @@ struct Host {
 
 impl Host {
     async fn log_in(mut initiator: Initiator) -> Self {
-        let request = Request::Login(LoginRequest {
-            transit: true,
-            continues: false,
-            current_stage: LoginStage::Operational,
-            next_stage: LoginStage::FullFeature,
-            version_max: 0,
-            version_min: 0,
-            isid: Isid([0x80, 0, 0, 0, 0, 1]),
-            tsih: Tsih::NEW,
-            itt: Itt(0),
-            cid: Cid(0),
-            cmd_sn: Sn(1),
-            exp_stat_sn: Sn(1),
-        });
+        let request = first_request(1, (Tsih::NEW, 0), (Sn(1), Sn(1)));
         let text =
             format!("InitiatorName={NAME}\0TargetName={TARGET}\0SessionType=Normal\0RDMAExtensions=Yes\0");
         initiator.send(request.encode(), text.as_bytes());

@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iscsi_proto::pdu::{LoginRequest, LoginResponse, LoginStage, LoginStatus, Request, Response};
+use iscsi_proto::pdu::{LoginResponse, LoginStatus, Response};
 use iscsi_proto::text::{KeyValue, parse_pairs, push_pair};
-use iscsi_proto::{Cid, Isid, Itt, Sn, Tsih};
+use iscsi_proto::{Sn, Tsih};
 use iser_transport::sim::link;
 use tokio::time::{Instant, timeout_at};
 
@@ -19,6 +19,7 @@ use super::rdma::{Make, under_session};
 use super::scene::{Accepted, Scene};
 use super::session::Session;
 use super::wire::Wire;
+use crate::first_request;
 
 /// What was agreed, lengths in bytes.
 #[derive(Clone, Debug)]
@@ -143,20 +144,7 @@ async fn open(
     let drawn = random.pick(&[512, 4096, 8192, 65_536, 262_144]);
     let max_recv = max_recv.unwrap_or(drawn);
     let exp_stat_sn = Sn(random.next() as u32);
-    let request = Request::Login(LoginRequest {
-        transit: true,
-        continues: false,
-        current_stage: LoginStage::Operational,
-        next_stage: LoginStage::FullFeature,
-        version_max: 0,
-        version_min: 0,
-        isid: Isid([0x80, 0, 0, 0, 0, id]),
-        tsih,
-        itt: Itt(1),
-        cid: Cid(cid),
-        cmd_sn,
-        exp_stat_sn,
-    });
+    let request = first_request(id, (tsih, cid), (cmd_sn, exp_stat_sn));
     let mut data = offer(scene, id, tsih, max_recv, random);
     if let Some(make) = rdma {
         offer_rdma(&mut data, tsih, max_recv, make);
