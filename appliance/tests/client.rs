@@ -120,6 +120,46 @@ fn on_this_host_a_disk_is_made_without_any_set_up() {
 }
 
 #[test]
+fn a_store_is_deleted_with_the_unit_that_was_made_over_it_once_no_lun_leads_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    done(&server, &["target", "create", TARGET]);
+    done(&server, &["store", "create", "one", "memory:1M"]);
+    done(&server, &["lun", "add", TARGET, "3", "one"]);
+    let problem = refused(&server, &["store", "delete", "one"]);
+    assert!(
+        problem.contains(&format!("lunaport lun remove {TARGET} 3")),
+        "{problem}"
+    );
+    done(&server, &["lun", "remove", TARGET, "3"]);
+    done(&server, &["store", "delete", "one"]);
+    assert_eq!(done(&server, &["store", "list"]), "none\n");
+    server.here().get("/api/v1/units/one").is(404);
+}
+
+#[test]
+fn what_is_wrong_is_told_in_the_words_of_whoever_typed_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let problem = refused(&server, &["target", "create", "foo"]);
+    assert!(!problem.contains("line 1"), "{problem}");
+    let problem = refused(&server, &["store", "grow", "none", "1G"]);
+    assert!(problem.contains("there is no such stores/none"), "{problem}");
+    done(&server, &["store", "create", "one", "memory:1M"]);
+    done(&server, &["target", "create", TARGET]);
+    done(&server, &["lun", "add", TARGET, "0", "one"]);
+    let problem = server.here().delete("/api/v1/stores/one").is(422);
+    let problem = &problem["problems"][0];
+    assert_eq!(
+        (&problem["path"], &problem["problem"]),
+        (
+            &"units/one/store".into(),
+            &"needs stores/one, which is to be deleted".into()
+        )
+    );
+}
+
+#[test]
 fn a_configuration_is_compared_and_applied_from_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path());

@@ -174,7 +174,7 @@ impl From<ChangeError> for Refusal {
         let text = error.to_string();
         match error {
             ChangeError::Exists(_) => Self::conflict("exists", "There already", text)
-                .with_fix("use PUT to replace it, or another name"),
+                .with_fix("choose another name, or replace what is there (PUT)"),
             ChangeError::InUse(in_use) => {
                 let mut refusal = Self::conflict("in-use", "In use", text);
                 refusal.0.fix = in_use.first().map(|it| it.fix.clone());

@@ -99,9 +99,29 @@ pub(super) fn run(api: &Api, command: StoreCommand) -> Result<(), StartError> {
             begun(api, &format!("/stores/{id}/clone"), &body, wait)
         }
         StoreCommand::Delete { id, delete_data } => {
+            delete_units(api, &id)?;
             api.delete(&format!("/stores/{id}?delete-data={delete_data}"))
         }
     }
+}
+
+/// The logical units that `lun add` made over a store, unless LUNs lead to them: those somebody may use.
+fn delete_units(api: &Api, store: &str) -> Result<(), StartError> {
+    let (units, luns) = (api.all("/units")?, api.all("/luns")?);
+    let units = units.as_array().into_iter().flatten();
+    let units: Vec<_> = units.filter(|unit| unit["store"] == store).collect();
+    let is_of_store = |lun: &&Value| units.iter().any(|unit| unit["id"] == lun["unit"]);
+    if let Some(lun) = luns.as_array().into_iter().flatten().find(is_of_store) {
+        let (target, number) = (lun["target"].as_str().unwrap_or_default(), &lun["lun"]);
+        let problem = format!(
+            "it is LUN {number} of {target}; take that away first: lunaport lun remove {target} {number}"
+        );
+        return Err(StartError::option("store delete", store, problem));
+    }
+    for unit in units {
+        api.delete(&format!("/units/{}", unit["id"].as_str().unwrap_or_default()))?;
+    }
+    Ok(())
 }
 
 /// Begins a job, and waits for its end when that is wanted.

@@ -13,17 +13,34 @@ pub(super) fn format(value: &Value) -> String {
         Value::Array(rows) => table(rows),
         Value::Object(fields) => {
             let width = fields.keys().map(String::len).max().unwrap_or(0);
-            let line = |(key, value): (&String, &Value)| match value {
-                Value::Array(rows) if rows.first().is_some_and(Value::is_object) => {
-                    format!("\n{key}\n{}", table(rows))
+            let is_table = |(_, value): &(&String, &Value)| {
+                value
+                    .as_array()
+                    .is_some_and(|rows| rows.first().is_some_and(Value::is_object))
+            };
+            // Tables come last: a line behind one would look like a row of it.
+            let (tables, plain): (Vec<_>, Vec<_>) = fields.iter().partition(is_table);
+            let lines = plain.into_iter().map(|(key, value)| match value {
+                Value::Array(texts) if texts.len() > 1 && texts.iter().any(is_sentence) => {
+                    let texts: Vec<_> = texts.iter().map(cell).collect();
+                    format!("{key:width$}  {}", texts.join(&format!("\n{:width$}  ", "")))
                 }
                 value => format!("{key:width$}  {}", field(key, value)),
-            };
-            fields.iter().map(line).collect::<Vec<_>>().join("\n")
+            });
+            let tables = tables.into_iter().map(|(key, value)| {
+                let rows = value.as_array().map_or_else(String::new, |rows| table(rows));
+                format!("\n{key}\n{rows}")
+            });
+            lines.chain(tables).collect::<Vec<_>>().join("\n")
         }
         Value::Null => "done".to_owned(),
         plain => cell(plain),
     }
+}
+
+/// A text that would not be told from its neighbours in one line.
+fn is_sentence(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.contains(' '))
 }
 
 fn table(rows: &[Value]) -> String {
@@ -148,5 +165,10 @@ mod tests {
         assert_eq!(format(&json!([{"size": 5_368_709_120_u64}])), "SIZE\n5 GiB");
         assert_eq!(format(&json!([])), "none");
         assert_eq!(format(&json!({"a": 1, "long": [1, 2]})), "a     1\nlong  1,2");
+        let status = json!({"alerts": ["one is shut", "two"], "rows": [{"id": "x"}], "up": 1});
+        assert_eq!(
+            format(&status),
+            "alerts  one is shut\n        two\nup      1\n\nrows\nID\nx"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! One change: edits applied to a copy of the model, checked whole, saved, followed. Or refused, and then nothing has
 //! happened.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::diff::{Action, Difference, diff};
 use crate::events::{Event, EventKind};
 use crate::identity::UnitIdentity;
 use crate::live::InUse;
-use crate::model::{AnyObject, Kind, Model, Place, Problem, Role, Store, Unit, validate};
+use crate::model::{AnyObject, Kind, Model, Place, Problem, Role, Store, Unit, absent, validate};
 use crate::state::{State, StateError};
 
 /// What is to be changed, and on which conditions.
@@ -200,7 +201,7 @@ impl Control {
         if problems.is_empty() {
             Ok(after)
         } else {
-            Err(ChangeError::Invalid(problems))
+            Err(ChangeError::Invalid(of_deletion(before, &after, problems)))
         }
     }
 
@@ -262,9 +263,28 @@ impl Control {
     }
 }
 
+/// What is missed because the change deletes it is told as that: whoever deletes it knows that it is there.
+fn of_deletion(before: &Model, after: &Model, problems: Vec<Problem>) -> Vec<Problem> {
+    let mut deleted = BTreeMap::new();
+    for kind in Kind::ALL {
+        let kept: BTreeSet<_> = after.keys(*kind).into_iter().collect();
+        let gone = before.keys(*kind).into_iter().filter(|key| !kept.contains(key));
+        deleted.extend(gone.map(|key| (absent(*kind, &key), format!("{}/{key}", kind.path()))));
+    }
+    let told = |problem: Problem| match deleted.get(&problem.problem) {
+        None => problem,
+        Some(gone) => Problem::new(
+            problem.path,
+            format!("needs {gone}, which is to be deleted"),
+            "delete or change this first, or in the same change",
+        ),
+    };
+    problems.into_iter().map(told).collect()
+}
+
 fn prune(model: &mut Model, kept: &[(Kind, String)]) {
     for kind in Kind::ALL.iter().copied().filter(|kind| kind.is_configuration()) {
-        let kept: std::collections::BTreeSet<&str> = kept
+        let kept: BTreeSet<&str> = kept
             .iter()
             .filter(|(it, _)| *it == kind)
             .map(|(_, key)| key.as_str())

@@ -30,6 +30,7 @@ pub use store::{Cache, Place, Store};
 pub use target::{LunMap, Target};
 pub use text::{Cidr, Id, Name, Pattern};
 pub use unit::{Device, Unit};
+pub(crate) use validate::absent;
 pub use validate::{Problem, validate};
 
 /// Objects of one kind by key.

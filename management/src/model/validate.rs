@@ -103,11 +103,16 @@ impl Found {
     fn reference<T: Object>(&mut self, model: &Model, from: (Kind, &str, &str), to: &str) {
         if model.get::<T>(to).is_none() {
             let kind = T::KIND.path();
-            let problem = format!("there is no {to} among the {kind}");
+            let problem = absent(T::KIND, to);
             let fix = format!("make {kind}/{to} in the same change, or name one that is there");
             self.add(from.0, from.1, from.2, problem, fix);
         }
     }
+}
+
+/// What is said of a reference to an object that is not there.
+pub(crate) fn absent(kind: Kind, key: &str) -> String {
+    format!("there is no {key} among the {}", kind.path())
 }
 
 fn check_sizes(model: &Model, found: &mut Found) {

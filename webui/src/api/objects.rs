@@ -260,7 +260,7 @@ async fn merge<T: Object>(
         let model = web.control().model();
         let stored = T::table(&model)
             .get(&key)
-            .ok_or_else(|| Refusal::not_found(T::KIND.path()))?;
+            .ok_or_else(|| Refusal::not_found(&format!("{}/{key}", T::KIND.path())))?;
         (
             stored.revision,
             serde_json::to_value(&stored.value).expect("plain values have a JSON form"),

@@ -287,7 +287,7 @@ async fn initiators_groups_and_credentials_are_kept_and_a_secret_never_comes_out
     browser
         .post("/credentials/c/delete", &[])
         .await
-        .says(422, &["there is no c among the credentials"]);
+        .says(422, &["needs credentials/c, which is to be deleted"]);
     browser
         .get("/groups/cluster/delete")
         .await
