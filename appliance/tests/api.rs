@@ -114,6 +114,9 @@ fn problems_name_the_place_and_the_fix() {
             .contains("units/nowhere")
     );
 
+    let cut = here.send("POST", "/api/v1/targets", Some("{\"name\":")).unwrap();
+    let detail = cut.is(400)["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("line 1 column 8"), "{detail}");
     let problem = here.post("/api/v1/targets", &json!({"name": "disks"})).is(400);
     assert_eq!(problem["problems"][0]["path"], "name");
     assert!(

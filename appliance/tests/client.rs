@@ -97,7 +97,7 @@ fn on_this_host_a_disk_is_made_without_any_set_up() {
         &server,
         &["store", "create", "one", "file:one.img", "--size", "1M"],
     );
-    assert!(done(&server, &["lun", "add", TARGET, "3", "one"]).contains("units/one"));
+    assert!(done(&server, &["lun", "add", TARGET, "3", "one"]).contains("one"));
     done(
         &server,
         &["initiator", "allow", TARGET, "iqn.2026-11.org.example:*"],
@@ -135,6 +135,37 @@ fn a_store_is_deleted_with_the_unit_that_was_made_over_it_once_no_lun_leads_ther
     done(&server, &["store", "delete", "one"]);
     assert_eq!(done(&server, &["store", "list"]), "none\n");
     server.here().get("/api/v1/units/one").is(404);
+}
+
+#[test]
+fn a_number_that_is_a_lun_never_becomes_another_disk_by_adding() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    done(&server, &["target", "create", TARGET]);
+    for store in ["one", "two"] {
+        done(&server, &["store", "create", store, "memory:1M"]);
+    }
+    done(&server, &["lun", "add", TARGET, "10", "one"]);
+    done(&server, &["lun", "add", TARGET, "2", "one"]);
+    done(&server, &["lun", "add", TARGET, "2", "one"]);
+    let problem = refused(&server, &["lun", "add", TARGET, "2", "two"]);
+    assert!(
+        problem.contains("is unit one already") && problem.contains(&format!("lun remove {TARGET} 2")),
+        "{problem}"
+    );
+    let other = refused(
+        &server,
+        &["lun", "add", "iqn.2026-11.org.example:other", "2", "two"],
+    );
+    assert!(other.contains("targets/iqn.2026-11.org.example:other"), "{other}");
+    let luns: serde_json::Value = serde_json::from_str(&done(&server, &["lun", "list", "--json"])).unwrap();
+    let numbers: Vec<_> = luns
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lun| (&lun["lun"], &lun["unit"]))
+        .collect();
+    assert_eq!(numbers, [(&2.into(), &"one".into()), (&10.into(), &"one".into())]);
 }
 
 #[test]

@@ -52,15 +52,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Key {
 pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let problem = without_place(&error.inner().to_string());
-        Refusal::malformed(Problem::new(error.path().to_string(), problem, SCHEMA_FIX))
+        let (path, text) = (error.path().to_string(), error.inner().to_string());
+        let has_path = error.inner().is_data() && path != ".";
+        let problem = if has_path { without_place(&text) } else { text };
+        Refusal::malformed(Problem::new(path, problem, SCHEMA_FIX))
     })?;
     json.end()
         .map_err(|error| Refusal::malformed(Problem::new(".", error.to_string(), SCHEMA_FIX)))?;
     Ok(value)
 }
 
-/// The path says where it is; line and column are of a text that few have seen. Where there is no path they stay.
+/// Where a path says where it is: line and column are of a text that few have seen.
 fn without_place(problem: &str) -> String {
     let place = problem.rsplit_once(" at line ").filter(|(_, place)| {
         place
