@@ -389,10 +389,7 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
         );
         // Before the login's last response, after which the initiator uses them (§5.1.2).
         if let Err(error) = self.offer_receives(receives) {
-            self.refuse_login(
-                LoginStatus::OutOfResources,
-                TransportClosed::Io(error.to_string()),
-            );
+            self.refuse_login(LoginStatus::OutOfResources, framing(&error));
         }
     }
 

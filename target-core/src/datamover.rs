@@ -194,7 +194,8 @@ pub enum TransportClosed {
     /// A header digest did not match: there is no way to find the next PDU.
     #[error("{0}")]
     HeaderDigest(String),
-    /// Framing is lost or a limit was broken: there is no way to find the next PDU (oversize…).
+    /// Framing is lost or a limit was broken: there is no way to find the next PDU (oversize…). The peer is still there,
+    /// and hears what was queued for it.
     #[error("{0}")]
     Framing(String),
 }
