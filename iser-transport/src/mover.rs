@@ -17,6 +17,7 @@ use iscsi_proto::{Ahs, BHS_LEN, DecodeError, Frame, Itt};
 use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
 use target_core::iscsi::SessionParams;
 use target_core::trace::{Digests, Tap};
+use tokio::task::coop::poll_proceed;
 use tracing::debug;
 
 use crate::cm::CmHeader;
@@ -128,6 +129,16 @@ impl<Q: QueuePair> IserMover<Q> {
         } else {
             self.qp.post_receive(buf);
         }
+    }
+
+    /// The next thing that happens, once what is queued is handed over. It takes part in the turns of the runtime as sockets
+    /// do by themselves: a peer that sends without pause must not keep the core from all others.
+    fn poll_link(&mut self, cx: &mut Context<'_>) -> Poll<LinkEvent> {
+        self.queue.post(&mut self.qp);
+        let turn = ready!(poll_proceed(cx));
+        let event = ready!(self.qp.poll_event(cx));
+        turn.made_progress();
+        Poll::Ready(event)
     }
 
     fn happened(&mut self, event: LinkEvent) -> Result<(), TransportClosed> {
@@ -452,9 +463,7 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
     /// does after a logout.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            self.queue.post(&mut self.qp);
-            let event = ready!(self.qp.poll_event(cx));
-            match event {
+            match ready!(self.poll_link(cx)) {
                 LinkEvent::Lost(_) => return Poll::Ready(()),
                 LinkEvent::Done(completion) => {
                     if let Ended::Failed(_) = self.queue.ended(completion) {
@@ -472,11 +481,10 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
             if let Some(notify) = self.notices.pop_front() {
                 return Poll::Ready(notify);
             }
-            self.queue.post(&mut self.qp);
             if let Some(closed) = &self.closed {
                 return Poll::Ready(Notify::Closed(closed.clone()));
             }
-            let event = ready!(self.qp.poll_event(cx));
+            let event = ready!(self.poll_link(cx));
             if let Err(closed) = self.happened(event) {
                 self.fail(closed);
             }
