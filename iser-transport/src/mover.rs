@@ -124,7 +124,7 @@ impl<Q: QueuePair> IserMover<Q> {
     /// A message was understood, its memory takes the next one; unless the peer takes no answers.
     fn recycle(&mut self, mut buf: IoBuf) {
         buf.set_len(MESSAGE_MAX);
-        if self.queue.queued_bytes() > UNSENT_MAX {
+        if self.queue.unsent_memory() > UNSENT_MAX {
             self.withheld.push(buf);
         } else {
             self.qp.post_receive(buf);
@@ -157,7 +157,7 @@ impl<Q: QueuePair> IserMover<Q> {
                     Ended::Released(itt) => self.notices.push_back(Notify::Released(itt)),
                     Ended::Sent => {}
                 }
-                if self.queue.queued_bytes() <= UNSENT_MAX {
+                if self.queue.unsent_memory() <= UNSENT_MAX {
                     self.withheld.drain(..).for_each(|buf| self.qp.post_receive(buf));
                 }
             }
@@ -495,8 +495,8 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
         self.queue.queued_bytes()
     }
 
-    fn sent_bytes(&self) -> u64 {
-        self.queue.sent_bytes()
+    fn progress(&self) -> u64 {
+        self.queue.progress()
     }
 }
 
@@ -527,7 +527,8 @@ const LOGIN_RECEIVES: usize = 2;
 const IMMEDIATE_MAX: usize = 16;
 /// No command window is wider.
 const WINDOW_MAX: usize = 4096;
-/// Unsent bytes at which receives are kept back: above the Data-In that a connection may have in flight.
+/// Memory of what the peer has not taken at which receives are kept back: above the Data-In that a connection may have in
+/// flight.
 const UNSENT_MAX: usize = 8 * 1024 * 1024;
 /// The version of iSER that RFC 7145 is (§9.3). The one of RFC 5046 has another header.
 const VERSION: u8 = 10;

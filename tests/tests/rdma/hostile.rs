@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use iscsi_proto::pdu::{DataOut, LoginStatus, Request};
+use iscsi_proto::pdu::{DataOut, LoginStatus, Request, Response};
 use iscsi_proto::{BHS_LEN, Itt, Lun, Sn, Ttt};
 use iser_transport::sim::{SimQueuePair, Weather};
 use iser_transport::{Hello, Initiator, IserHeader, Message, Opened, QueuePair, Remote};
 use proptest::prelude::*;
-use tokio::time::timeout;
+use target_core::iscsi::CloseReason;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::host::{BLOCK, Host, Served, login_request, login_text};
 
@@ -48,6 +49,37 @@ async fn an_initiator_that_wants_no_rdma_is_told_so_before_the_connection_ends()
         host.initiator.queue_pair().disconnect();
         served.ended_within(Duration::from_secs(2)).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_is_answered_although_its_read_never_is_and_its_memory_comes_back() {
+    let (served, at_initiator) = Served::begin(1, Weather::default());
+    let mut host = Host::log_in(Initiator::new(at_initiator, 64)).await;
+    assert_eq!(host.command(&[0; 6], Opened::default()).await.0, 2);
+    host.initiator.queue_pair().stop_serving_reads();
+    let task = host.begin(&WRITE_8, written());
+    assert!(timeout(Duration::from_millis(10), host.hear()).await.is_err());
+    let (abort, since) = (host.abort(task), Instant::now());
+    let (bhs, _) = host.hear().await;
+    let Ok(Response::TaskManagement(response)) = Response::decode(&bhs) else {
+        panic!("{bhs:?}")
+    };
+    assert_eq!(response.itt, Itt(abort));
+    assert!(since.elapsed() <= Duration::from_secs(1), "{:?}", since.elapsed());
+    assert_eq!(
+        served.pool.stats().in_use,
+        4096,
+        "the device may still write into it"
+    );
+    // All else goes on, so that no deadline but that of the read is near.
+    for itt in 0x100..0x100 + 30 {
+        host.ping(itt);
+        let answer = timeout(Duration::from_secs(3), host.initiator.message()).await;
+        let Ok(Some(_)) = answer else { break };
+        sleep(Duration::from_secs(3)).await;
+    }
+    let reason = served.ended_within(Duration::from_secs(1)).await;
+    assert!(matches!(reason, CloseReason::ResponsesStuck(_)), "{reason}");
 }
 
 /// What a hostile initiator does.
