@@ -97,6 +97,8 @@ impl ConnectRequest {
         let completions = Completions::new(&device, (send_depth + receive_depth).min(limits.completions))?;
         let channel = EventChannel::new(self.devices.library())?;
         self.id().migrate(channel.channel())?;
+        // Declared behind its channel: whatever fails from here on, it goes first. Destroyed unanswered, it is rejected.
+        let (id, devices, reads_max) = self.into_parts();
         let mut attributes = ibv_qp_init_attr {
             qp_context: std::ptr::null_mut(),
             send_cq: completions.raw(),
@@ -113,10 +115,7 @@ impl ConnectRequest {
             sq_sig_all: 0,
         };
         // SAFETY: identifier, domain and completion queue belong to one context and are open.
-        check(unsafe {
-            (self.devices.library().rdma_create_qp)(self.id().raw(), device.pd(), &raw mut attributes)
-        })?;
-        let (id, devices, reads_max) = self.into_parts();
+        check(unsafe { (devices.library().rdma_create_qp)(id.raw(), device.pd(), &raw mut attributes) })?;
         Ok(VerbsQueuePair {
             outbox: Vec::new(),
             sends: VecDeque::new(),
@@ -473,3 +472,6 @@ fn narrow(count: usize) -> u32 {
 const RECEIVE: u64 = 1 << 63;
 /// As often as the protocol allows; of "receiver not ready" this means without end.
 const RETRIES: u8 = 7;
+
+#[cfg(test)]
+mod tests;
