@@ -218,7 +218,12 @@ impl VerbsQueuePair {
             let refused = outbox
                 .iter()
                 .position(|outgoing| std::ptr::eq(&raw const outgoing.request, refused));
-            self.take_back_from(first_sent + refused.unwrap_or(0), &error);
+            match refused {
+                Some(refused) => self.take_back_from(first_sent + refused, &error),
+                // Soft-RoCE: all is in the queue, and the kernel could not be told. It may find the work nevertheless, so
+                // the memory stays where it is until the queue pair is destroyed.
+                None => self.lose(LinkLost::Failed(format!("work cannot be handed over: {error}"))),
+            }
         }
         outbox.clear();
         self.outbox = outbox;

@@ -1,14 +1,35 @@
 //! Whose memory is when: over a device that does what the test says.
 
+use std::future::poll_fn;
+
 use backstores::BufPool;
+use futures_util::FutureExt;
 use rdma_sys::ibv_transport_type;
 
-use super::super::fake::{fake, request};
+use super::super::fake::{Refusal, fake, request};
 use super::*;
-use crate::fabric::Region;
+use crate::fabric::{Region, Remote};
 
 const DEPTHS: Depths = Depths { send: 8, receive: 8 };
 const ROCE: ibv_transport_type::Type = ibv_transport_type::IBV_TRANSPORT_IB;
+
+fn queue_pair(transport: ibv_transport_type::Type) -> (VerbsQueuePair, Arc<BufPool>) {
+    let pool = BufPool::new(1 << 20);
+    let request = request(Region::of(&pool), transport);
+    (request.queue_pair(DEPTHS).unwrap(), pool)
+}
+
+fn read(pool: &Arc<BufPool>) -> Work {
+    Work::Read {
+        buf: pool.try_acquire(4096).unwrap(),
+        at: 0,
+        from: Remote { stag: 7, at: 0x1000 },
+    }
+}
+
+fn event(qp: &mut VerbsQueuePair) -> Option<LinkEvent> {
+    poll_fn(|cx| qp.poll_event(cx)).now_or_never()
+}
 
 #[tokio::test]
 async fn an_identifier_goes_before_its_channel_where_no_queue_pair_can_be_made() {
@@ -23,4 +44,37 @@ async fn an_identifier_goes_before_its_channel_where_no_queue_pair_can_be_made()
         ["identifier", "channel", "completion queue", "completion channel"]
     );
     drop(devices);
+}
+
+#[tokio::test]
+async fn work_that_was_refused_comes_back_at_once_and_what_was_taken_does_not() {
+    let (mut qp, pool) = queue_pair(ROCE);
+    fake(|fake| fake.refuses = Some(Refusal::From(1)));
+    qp.post(WorkId(1), read(&pool));
+    qp.post(WorkId(2), read(&pool));
+    let Some(LinkEvent::Done(Completion { id, result, .. })) = event(&mut qp) else {
+        panic!()
+    };
+    assert!(id == WorkId(2) && result.is_err());
+    assert_eq!(pool.stats().in_use, 4096);
+}
+
+#[tokio::test]
+async fn memory_of_work_that_may_have_been_taken_stays_until_the_queue_pair_is_destroyed() {
+    let (mut qp, pool) = queue_pair(ROCE);
+    fake(|fake| fake.refuses = Some(Refusal::Doorbell));
+    qp.post(WorkId(1), read(&pool));
+    qp.post(WorkId(2), read(&pool));
+    let lost = event(&mut qp);
+    assert!(
+        matches!(lost, Some(LinkEvent::Lost(LinkLost::Failed(_)))),
+        "{lost:?}"
+    );
+    assert!(event(&mut qp).is_none());
+    assert_eq!((pool.stats().in_use, fake(|fake| fake.freed.len())), (8192, 0));
+    drop(qp);
+    assert_eq!(
+        (pool.stats().in_use, fake(|fake| fake.freed[0])),
+        (0, "queue pair")
+    );
 }
