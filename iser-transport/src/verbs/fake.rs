@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -55,7 +56,8 @@ pub(super) fn fake<T>(look: impl FnOnce(&mut Fake) -> T) -> T {
 
 /// A request to connect over the device of this thread, which registers `region`.
 pub(super) fn request(region: Region, transport: ibv_transport_type::Type) -> ConnectRequest {
-    let devices = Devices::new(Box::leak(Box::new(library())), vec![region]).unwrap();
+    let devices =
+        Devices::new(Box::leak(Box::new(library())), vec![region]).expect("this thread has a runtime");
     let (device, context, id) = (
         object::<ibv_device>(),
         object::<ibv_context>(),
@@ -70,7 +72,7 @@ pub(super) fn request(region: Region, transport: ibv_transport_type::Type) -> Co
         (*context).ops.post_send = Some(post_send);
         (*context).ops.post_recv = Some(post_recv);
         (*id).verbs = context;
-        let address = storage_of("192.0.2.1:3260".parse().unwrap());
+        let address = storage_of(SocketAddr::from(([192, 0, 2, 1], 3260)));
         (*id).route.addr.src_addr_union.src_storage = address;
         (*id).route.addr.dst_addr_union.dst_storage = address;
     }
@@ -82,7 +84,7 @@ pub(super) fn request(region: Region, transport: ibv_transport_type::Type) -> Co
         reads_max: 4,
     };
     // SAFETY: the identifier was made for this request.
-    unsafe { ConnectRequest::new(Arc::clone(&devices), event) }.unwrap()
+    unsafe { ConnectRequest::new(Arc::clone(&devices), event) }.expect("its addresses are of the Internet")
 }
 
 fn library() -> Library {
