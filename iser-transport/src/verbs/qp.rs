@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::cm::{CmId, ConnectRequest, EventChannel};
 use super::completions::{Batch, Completions};
-use super::device::{Device, Devices};
+use super::device::{Access, Device, Devices};
 use super::ffi::{check, check_code};
 use super::request::{SIGNALLED, request_of};
 use crate::fabric::{Capabilities, Completion, LinkEvent, LinkLost, QueuePair, Work, WorkId};
@@ -159,23 +159,28 @@ impl VerbsQueuePair {
         &self.device
     }
 
-    /// The key of a buffer; memory outside the regions is registered for this once.
-    fn key(&self, buf: &IoBuf) -> io::Result<(u32, Option<*mut ibv_mr>)> {
+    /// The key of a buffer; memory outside the regions is registered for this once, as is what the peer may write into:
+    /// with the key of a region it could write into everybody's buffers.
+    fn key(&self, buf: &IoBuf, access: Access) -> io::Result<(u32, Option<*mut ibv_mr>)> {
         // The whole block: registration needs no exact length.
         let (start, len) = (buf.as_ptr().expose_provenance(), buf.capacity());
-        if let Some(key) = self.device.key(start, len) {
+        if let (Access::Ours, Some(key)) = (access, self.device.key(start, len)) {
             return Ok((key, None));
         }
-        let mr = self.device.register(start, len)?;
+        let mr = self.device.register(start, len, access)?;
         // SAFETY: registration succeeded.
         Ok((unsafe { (*mr).lkey }, Some(mr)))
     }
 
     fn enqueue(&mut self, id: WorkId, work: Work) -> Result<(), (IoBuf, io::Error)> {
-        let signals_each = self.device.limits().signals_each;
-        let (request, at) = request_of(id, &work, signals_each);
+        let limits = self.device.limits();
+        let (request, at) = request_of(id, &work, limits.signals_each);
+        let access = match work {
+            Work::Read { .. } if limits.reads_let_write => Access::Peers,
+            Work::Read { .. } | Work::Send { .. } | Work::Write { .. } => Access::Ours,
+        };
         let buf = work.into_buf();
-        let (lkey, own) = match self.key(&buf) {
+        let (lkey, own) = match self.key(&buf, access) {
             Ok(key) => key,
             Err(error) => return Err((buf, error)),
         };
@@ -270,7 +275,7 @@ impl VerbsQueuePair {
     }
 
     fn try_post_receive(&mut self, buf: IoBuf) -> io::Result<()> {
-        let (lkey, own) = self.key(&buf)?;
+        let (lkey, own) = self.key(&buf, Access::Ours)?;
         let mut place = ibv_sge {
             addr: buf.as_ptr().expose_provenance() as u64,
             length: narrow(buf.len()),

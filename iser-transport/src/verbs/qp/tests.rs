@@ -12,6 +12,7 @@ use crate::fabric::{Region, Remote};
 
 const DEPTHS: Depths = Depths { send: 8, receive: 8 };
 const ROCE: ibv_transport_type::Type = ibv_transport_type::IBV_TRANSPORT_IB;
+const IWARP: ibv_transport_type::Type = ibv_transport_type::IBV_TRANSPORT_IWARP;
 
 fn queue_pair(transport: ibv_transport_type::Type) -> (VerbsQueuePair, Arc<BufPool>) {
     let pool = BufPool::new(1 << 20);
@@ -29,6 +30,14 @@ fn read(pool: &Arc<BufPool>) -> Work {
 
 fn event(qp: &mut VerbsQueuePair) -> Option<LinkEvent> {
     poll_fn(|cx| qp.poll_event(cx)).now_or_never()
+}
+
+/// The end of a work request, as the device tells it.
+fn completion(id: u64) -> ibv_wc {
+    // SAFETY: zeroes are a valid value of this plain structure, and say that all went well.
+    let mut completion: ibv_wc = unsafe { std::mem::zeroed() };
+    completion.wr_id = id;
+    completion
 }
 
 #[tokio::test]
@@ -77,4 +86,26 @@ async fn memory_of_work_that_may_have_been_taken_stays_until_the_queue_pair_is_d
         (pool.stats().in_use, fake(|fake| fake.freed[0])),
         (0, "queue pair")
     );
+}
+
+#[tokio::test]
+async fn over_iwarp_a_peer_may_write_into_what_is_read_and_nothing_else() {
+    let (local, remote) = (1, 1 | 2);
+    for (transport, expected) in [(ROCE, vec![local]), (IWARP, vec![local, remote])] {
+        fake(|fake| *fake = Default::default());
+        let (mut qp, pool) = queue_pair(transport);
+        qp.post_receive(pool.try_acquire(4096).unwrap());
+        let buf = pool.try_acquire(4096).unwrap();
+        let to = Remote { stag: 7, at: 0 };
+        qp.post(WorkId(1), Work::Write { buf, to });
+        qp.post(WorkId(2), read(&pool));
+        assert!(event(&mut qp).is_none());
+        assert_eq!(fake(|fake| fake.registered.clone()), expected);
+        // No longer than until the read has ended.
+        let own = expected.len() - 1;
+        fake(|fake| fake.completions.extend([completion(1), completion(2)]));
+        assert!(matches!(event(&mut qp), Some(LinkEvent::Done(_))));
+        assert!(matches!(event(&mut qp), Some(LinkEvent::Done(_))));
+        assert_eq!(fake(|fake| fake.freed.clone()), vec!["registration"; own]);
+    }
 }
