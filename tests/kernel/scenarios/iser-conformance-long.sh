@@ -28,7 +28,7 @@ unable=(
   iSCSIcmdsn.iSCSICmdSnTooHigh iSCSIcmdsn.iSCSICmdSnTooLow
   # It cannot lose a nexus: its connections stay open (guest/keep.c).
   PreventAllow.ITNexusLoss Reserve6.ITNexusLoss
-  # Over RDMA there are no solicited Data-Outs that could be numbered wrongly (RFC 7145 section 4.3).
+  # Over RDMA there are no solicited Data-Outs that could be numbered wrongly (RFC 7145 section 7.3.4).
   iSCSIdatasn.iSCSIDataSnInvalid
 )
 
