@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
 use iscsi_proto::Tpgt;
 
+use super::kept_states::KeptState;
 use super::{Failure, Sense};
 
 /// State of a target port group.
@@ -39,7 +40,7 @@ pub(crate) enum Answered {
 /// Why the state of a group is what it is (SPC-4 §6.37, STATUS CODE).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
-pub(crate) enum StateCause {
+pub enum StateCause {
     /// It always was.
     None = 0,
     /// SET TARGET PORT GROUPS.
@@ -64,16 +65,20 @@ struct Port {
     tag: AtomicU16,
     /// An [`AccessState`]; read by every command.
     state: AtomicU8,
+    /// The [`AccessState`] that the administrator gave it.
+    configured: AtomicU8,
     cause: AtomicU8,
 }
 
 /// A group as it is now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct GroupView {
+pub struct GroupView {
     /// TARGET PORT GROUP, which is also the RELATIVE TARGET PORT IDENTIFIER of its one port and the portal group's tag.
-    pub(crate) number: u16,
-    pub(crate) state: AccessState,
-    pub(crate) cause: StateCause,
+    pub number: u16,
+    /// How well it reaches the units.
+    pub state: AccessState,
+    /// Who said so.
+    pub cause: StateCause,
 }
 
 impl AccessState {
@@ -132,8 +137,9 @@ impl PortGroups {
                 continue;
             }
             if let Some(free) = self.places.iter().find(|port| port.tpgt() == Tpgt(0)) {
-                free.state
-                    .store(AccessState::ActiveOptimized as u8, Ordering::Relaxed);
+                let first = AccessState::ActiveOptimized as u8;
+                free.state.store(first, Ordering::Relaxed);
+                free.configured.store(first, Ordering::Relaxed);
                 free.cause.store(StateCause::None as u8, Ordering::Relaxed);
                 free.tag.store(tpgt.0, Ordering::Release);
                 changed = true;
@@ -173,11 +179,7 @@ impl PortGroups {
         let view = |port: &Port| GroupView {
             number: port.tpgt().0,
             state: port.state(),
-            cause: match port.cause.load(Ordering::Relaxed) {
-                1 => StateCause::Explicit,
-                2 => StateCause::Implicit,
-                _ => StateCause::None,
-            },
+            cause: port.cause(),
         };
         let mut view: Vec<_> = self.ports().map(view).collect();
         view.sort_by_key(|group| group.number);
@@ -189,12 +191,61 @@ impl PortGroups {
         let _whole = self.changing.lock().expect("nothing panics while it is held");
         let mut changed = false;
         for (number, state) in wanted {
-            if let Some(port) = self.port(Tpgt(*number))
-                && port.state.swap(*state as u8, Ordering::AcqRel) != *state as u8
-            {
+            let Some(port) = self.port(Tpgt(*number)) else {
+                continue;
+            };
+            if cause == StateCause::Implicit {
+                port.configured.store(*state as u8, Ordering::Relaxed);
+            }
+            if port.state.swap(*state as u8, Ordering::AcqRel) != *state as u8 {
                 port.cause.store(cause as u8, Ordering::Relaxed);
                 changed = true;
             }
+        }
+        changed
+    }
+
+    /// What of the states is an initiator's will, once these were set by one.
+    pub(crate) fn kept_after(&self, wanted: &[(u16, AccessState)]) -> Vec<KeptState> {
+        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        let kept = self.ports().filter_map(|port| {
+            let number = port.tpgt().0;
+            let last = wanted.iter().rfind(|(group, _)| *group == number);
+            let state = last.map_or_else(|| port.state(), |(_, state)| *state);
+            let is_set = state != port.state() || port.cause() == StateCause::Explicit;
+            is_set.then(|| KeptState {
+                number,
+                state,
+                configured: port.configured(),
+            })
+        });
+        let mut kept: Vec<_> = kept.collect();
+        kept.sort_by_key(|kept| kept.number);
+        kept
+    }
+
+    /// Puts groups back into the states that initiators set. One that is configured otherwise than then keeps what it has.
+    pub(crate) fn restore(&self, kept: &[KeptState]) {
+        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        for kept in kept {
+            if let Some(port) = self.port(Tpgt(kept.number))
+                && port.configured() == kept.configured
+            {
+                port.state.store(kept.state as u8, Ordering::Release);
+                port.cause.store(StateCause::Explicit as u8, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Puts every group whose state an initiator set back into the one that the administrator gave it. `true` when that
+    /// changed any.
+    pub(crate) fn reset(&self) -> bool {
+        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        let mut changed = false;
+        for port in self.ports().filter(|port| port.cause() == StateCause::Explicit) {
+            let configured = port.configured() as u8;
+            changed |= port.state.swap(configured, Ordering::AcqRel) != configured;
+            port.cause.store(StateCause::Implicit as u8, Ordering::Relaxed);
         }
         changed
     }
@@ -207,6 +258,18 @@ impl Port {
 
     fn state(&self) -> AccessState {
         AccessState::from_code(self.state.load(Ordering::Acquire)).expect("only states are stored")
+    }
+
+    fn configured(&self) -> AccessState {
+        AccessState::from_code(self.configured.load(Ordering::Relaxed)).expect("only states are stored")
+    }
+
+    fn cause(&self) -> StateCause {
+        match self.cause.load(Ordering::Relaxed) {
+            1 => StateCause::Explicit,
+            2 => StateCause::Implicit,
+            _ => StateCause::None,
+        }
     }
 }
 
@@ -270,5 +333,31 @@ mod tests {
         assert_eq!(groups.state(Tpgt(7)), AccessState::Standby);
         let causes: Vec<_> = groups.view().iter().map(|group| group.cause).collect();
         assert_eq!(causes, [StateCause::None, StateCause::Explicit]);
+    }
+
+    #[test]
+    fn what_initiators_set_comes_back_unless_the_administrator_changed_his_mind() {
+        let start = |seventh| {
+            let groups = PortGroups::new(&[Tpgt(1), Tpgt(7)]);
+            groups.set(&[(7, seventh)], StateCause::Implicit);
+            groups
+        };
+        let groups = start(AccessState::Standby);
+        assert_eq!(groups.kept_after(&[]), []);
+        let wanted = [(7, AccessState::Unavailable), (7, AccessState::ActiveOptimized)];
+        let kept = groups.kept_after(&wanted);
+        groups.set(&wanted, StateCause::Explicit);
+        assert_eq!(groups.kept_after(&[]), kept);
+        let again = start(AccessState::Standby);
+        again.restore(&kept);
+        assert_eq!(again.view(), groups.view());
+        assert_eq!(again.state(Tpgt(7)), AccessState::ActiveOptimized);
+        let otherwise = start(AccessState::ActiveNonOptimized);
+        otherwise.restore(&kept);
+        assert_eq!(otherwise.state(Tpgt(7)), AccessState::ActiveNonOptimized);
+        assert!(again.reset());
+        assert_eq!(again.state(Tpgt(7)), AccessState::Standby);
+        assert!(!again.reset());
+        assert_eq!(again.kept_after(&[]), []);
     }
 }

@@ -117,9 +117,9 @@ impl CommandContext<'_> {
         self.device.port_groups()
     }
 
-    /// Puts target port groups into asymmetric access states; the other nexuses are told.
-    pub(crate) fn set_access_states(&self, wanted: &[(u16, AccessState)]) {
-        self.device.set_access_states(wanted, self.nexus);
+    /// Puts target port groups into asymmetric access states, durably; the other nexuses are told.
+    pub(crate) async fn set_access_states(&self, wanted: &[(u16, AccessState)]) -> Result<(), Failure> {
+        self.device.set_access_states(wanted, self.nexus).await
     }
 
     /// Where the device is managed over the network, if anywhere.

@@ -154,7 +154,7 @@ impl LogicalUnit {
         }
     }
 
-    /// The unit's name in a [`KeepRequest`](super::KeepRequest): its NAA identifier in hexadecimal digits.
+    /// The unit's name where something is kept for it: its NAA identifier in hexadecimal digits.
     #[must_use]
     pub fn kept_as(&self) -> String {
         self.config.naa.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -244,7 +244,7 @@ impl LogicalUnit {
     /// # Errors
     /// What is there cannot be read or understood.
     pub fn remember(&self, memory: &Arc<dyn NonVolatileMemory>) -> io::Result<()> {
-        let recall = |what| memory.recall(&self.config.naa, what);
+        let recall = |what| memory.recall(&self.kept_as(), what);
         let unknown = |what: &str| io::Error::other(format!("what was kept as {what} is unknown here"));
         if let Some(text) = recall(MODE_PARAMETERS)? {
             let saved = ModeParameters::from_text(&text).ok_or_else(|| unknown(MODE_PARAMETERS))?;
@@ -304,7 +304,7 @@ impl LogicalUnit {
 
     async fn keep(&self, what: &'static str, text: String) -> Result<(), Failure> {
         let memory = self.memory.get().expect("asked for where it can be kept alone");
-        memory.keep(&self.config.naa, what, text).await.map_err(|error| {
+        memory.keep(&self.kept_as(), what, text).await.map_err(|error| {
             tracing::error!(serial = self.config.serial, %error, "{what} could not be saved");
             Sense::INTERNAL_TARGET_FAILURE.into()
         })
