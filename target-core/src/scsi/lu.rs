@@ -19,6 +19,7 @@ use super::reservations::{KeptReservations, ReservationKeeper, Reservations, Res
 use super::self_test::{SelfTestEnd, SelfTests};
 use super::statistics::Statistics;
 use super::task_set::TaskSet;
+use super::timestamp::DeviceClock;
 use super::{Failure, MarkKeeper, SanitizeMark, Sense, SoftThreshold, UnitAttention};
 use crate::nexus::NexusId;
 
@@ -74,6 +75,7 @@ pub struct LogicalUnit {
     identifying: Mutex<Identifying>,
     memory: OnceLock<Arc<dyn NonVolatileMemory>>,
     statistics: Statistics,
+    clock: DeviceClock,
     /// The soft threshold was reached, and all were told.
     threshold_reached: AtomicBool,
     medium: Mutex<Medium>,
@@ -120,6 +122,7 @@ impl LogicalUnit {
             identifying: Mutex::default(),
             memory: OnceLock::new(),
             statistics: Statistics::default(),
+            clock: DeviceClock::default(),
             threshold_reached: AtomicBool::new(false),
             medium: Mutex::default(),
             erasure: Erasure::default(),
@@ -266,6 +269,11 @@ impl LogicalUnit {
     /// What it has done so far.
     pub(crate) fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// Its clock.
+    pub(crate) fn clock(&self) -> &DeviceClock {
+        &self.clock
     }
 
     /// Whether it offers logical block provisioning.
@@ -447,6 +455,10 @@ impl LogicalUnit {
         self.reservations.reset();
         self.copies.forget_all();
         self.self_tests.abort(SelfTestEnd::AbortedOtherwise);
+        // A hard reset sets the clock anew, one of the unit does not.
+        if told != UnitAttention::LogicalUnitReset {
+            self.clock.reset();
+        }
         {
             let mut mode = self.mode();
             mode.current = mode.saved;

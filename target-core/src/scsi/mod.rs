@@ -26,6 +26,7 @@ mod task_set;
 #[cfg(test)]
 pub(crate) mod testing;
 mod thin;
+mod timestamp;
 
 #[cfg(test)]
 mod tests;
