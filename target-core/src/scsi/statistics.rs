@@ -37,10 +37,8 @@ impl Statistics {
     /// They begin anew. Whether any had counted something.
     pub(crate) fn reset(&self) -> bool {
         let all = [&self.reads, &self.writes, &self.blocks_read, &self.blocks_written];
-        // Each of them, also behind one that had.
-        all.into_iter()
-            .map(|counter| counter.swap(0, Ordering::Relaxed))
-            .fold(false, |any, old| any || old != 0)
+        let old = all.map(|counter| counter.swap(0, Ordering::Relaxed));
+        old.into_iter().any(|count| count != 0)
     }
 
     /// The counters now.

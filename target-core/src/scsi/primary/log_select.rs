@@ -1,4 +1,4 @@
-//! LOG SELECT (SPC-4 §6.5): sets the counters of log pages back. They cannot be set to anything else.
+//! LOG SELECT (SPC-4 §6.7): sets the counters of log pages back. They cannot be set to anything else.
 
 use super::log_pages::{self, CODE, PageCode, SPF, STATISTICS, SUPPORTED_PAGES};
 use crate::scsi::access_state::Answered;
@@ -47,7 +47,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// The pages that a CDB without a list names (SPC-4 §6.5, table of page and subpage codes).
+/// The pages that a CDB without a list names (SPC-4 §6.7, table of page and subpage codes).
 fn named((code, subpage): PageCode, unit: &LogicalUnit) -> Result<Vec<PageCode>, Failure> {
     let all: Vec<_> = log_pages::pages(unit).collect();
     if (code, subpage) == SUPPORTED_PAGES {

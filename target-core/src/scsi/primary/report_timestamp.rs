@@ -1,4 +1,4 @@
-//! REPORT TIMESTAMP (SPC-4 §6.41): what the unit's clock says.
+//! REPORT TIMESTAMP (SPC-4 §6.38): what the unit's clock says.
 
 use crate::scsi::Failure;
 use crate::scsi::access_state::Answered;

@@ -1,4 +1,4 @@
-//! SET TIMESTAMP (SPC-4 §6.56): sets the unit's clock. The others are told.
+//! SET TIMESTAMP (SPC-4 §6.46): sets the unit's clock. The others are told.
 
 use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
