@@ -4,8 +4,8 @@
 //! counts for all logical units of the device. Which commands a port answers in which state is a column of the table of
 //! commands; here are the states, what they refuse with, and the ports that are in them.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use iscsi_proto::Tpgt;
 
@@ -54,8 +54,9 @@ pub enum StateCause {
 pub(crate) struct PortGroups {
     /// Places for ports, of which some are free: commands look without a lock while ports come and go.
     places: Box<[Port]>,
-    /// Held while ports or states are changed, so that of two changes one comes after the other as a whole.
-    changing: Mutex<()>,
+    /// What initiators said of the states, also of groups that are not there now. Locked while ports or states are changed, so
+    /// that of two changes one comes after the other as a whole.
+    kept: Mutex<Vec<KeptState>>,
 }
 
 /// A target port and its group.
@@ -115,16 +116,16 @@ impl PortGroups {
         let places = (0..PORTS_MAX.max(ports.len())).map(|_| Port::default());
         let groups = Self {
             places: places.collect(),
-            changing: Mutex::default(),
+            kept: Mutex::default(),
         };
         groups.replace(ports);
         groups
     }
 
-    /// Makes these the ports. Those that stay keep their states; new ones are active and optimized. `true` when that changed
-    /// anything. Ports beyond [`PORTS_MAX`] are left out.
+    /// Makes these the ports. Those that stay keep their states; new ones are active and optimized, or as an initiator had set
+    /// them when they were here before. `true` when that changed anything. Ports beyond [`PORTS_MAX`] are left out.
     pub(crate) fn replace(&self, wanted: &[Tpgt]) -> bool {
-        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        let kept = self.kept();
         let mut changed = false;
         for port in self.ports() {
             if !wanted.contains(&port.tpgt()) {
@@ -142,6 +143,7 @@ impl PortGroups {
                 free.configured.store(first, Ordering::Relaxed);
                 free.cause.store(StateCause::None as u8, Ordering::Relaxed);
                 free.tag.store(tpgt.0, Ordering::Release);
+                self.apply(kept.iter().filter(|kept| kept.number == tpgt.0));
                 changed = true;
             }
         }
@@ -164,6 +166,10 @@ impl PortGroups {
         self.places.iter().filter(|port| port.tpgt() != Tpgt(0))
     }
 
+    fn kept(&self) -> MutexGuard<'_, Vec<KeptState>> {
+        self.kept.lock().expect("nothing panics while it is held")
+    }
+
     fn port(&self, tpgt: Tpgt) -> Option<&Port> {
         self.ports().find(|port| port.tpgt() == tpgt)
     }
@@ -175,7 +181,7 @@ impl PortGroups {
 
     /// All groups, ascending.
     pub(crate) fn view(&self) -> Vec<GroupView> {
-        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        let _whole = self.kept();
         let view = |port: &Port| GroupView {
             number: port.tpgt().0,
             state: port.state(),
@@ -188,7 +194,7 @@ impl PortGroups {
 
     /// Puts groups into states. `true` when that changed any; groups that are not here are ignored.
     pub(crate) fn set(&self, wanted: &[(u16, AccessState)], cause: StateCause) -> bool {
-        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        let mut kept = self.kept();
         let mut changed = false;
         for (number, state) in wanted {
             let Some(port) = self.port(Tpgt(*number)) else {
@@ -202,13 +208,18 @@ impl PortGroups {
                 changed = true;
             }
         }
+        *kept = self.kept_with(&kept, &[]);
         changed
     }
 
     /// What of the states is an initiator's will, once these were set by one.
     pub(crate) fn kept_after(&self, wanted: &[(u16, AccessState)]) -> Vec<KeptState> {
-        let _whole = self.changing.lock().expect("nothing panics while it is held");
-        let kept = self.ports().filter_map(|port| {
+        self.kept_with(&self.kept(), wanted)
+    }
+
+    fn kept_with(&self, before: &[KeptState], wanted: &[(u16, AccessState)]) -> Vec<KeptState> {
+        let absent = before.iter().filter(|kept| !self.contains(Tpgt(kept.number)));
+        let here = self.ports().filter_map(|port| {
             let number = port.tpgt().0;
             let last = wanted.iter().rfind(|(group, _)| *group == number);
             let state = last.map_or_else(|| port.state(), |(_, state)| *state);
@@ -219,14 +230,19 @@ impl PortGroups {
                 configured: port.configured(),
             })
         });
-        let mut kept: Vec<_> = kept.collect();
+        let mut kept: Vec<_> = here.chain(absent.copied()).collect();
         kept.sort_by_key(|kept| kept.number);
         kept
     }
 
     /// Puts groups back into the states that initiators set. One that is configured otherwise than then keeps what it has.
     pub(crate) fn restore(&self, kept: &[KeptState]) {
-        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        let mut before = self.kept();
+        self.apply(kept.iter());
+        *before = kept.to_vec();
+    }
+
+    fn apply<'a>(&self, kept: impl Iterator<Item = &'a KeptState>) {
         for kept in kept {
             if let Some(port) = self.port(Tpgt(kept.number))
                 && port.configured() == kept.configured
@@ -240,7 +256,8 @@ impl PortGroups {
     /// Puts every group whose state an initiator set back into the one that the administrator gave it. `true` when that
     /// changed any.
     pub(crate) fn reset(&self) -> bool {
-        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        let mut kept = self.kept();
+        kept.clear();
         let mut changed = false;
         for port in self.ports().filter(|port| port.cause() == StateCause::Explicit) {
             let configured = port.configured() as u8;
@@ -359,5 +376,21 @@ mod tests {
         assert_eq!(again.state(Tpgt(7)), AccessState::Standby);
         assert!(!again.reset());
         assert_eq!(again.kept_after(&[]), []);
+    }
+
+    #[test]
+    fn a_group_that_comes_back_is_as_an_initiator_left_it() {
+        let groups = PortGroups::new(&[Tpgt(1), Tpgt(7)]);
+        groups.set(&[(7, AccessState::Standby)], StateCause::Explicit);
+        groups.replace(&[Tpgt(1)]);
+        groups.set(&[(1, AccessState::Unavailable)], StateCause::Explicit);
+        let kept: Vec<_> = groups.kept_after(&[]).iter().map(|kept| kept.number).collect();
+        assert_eq!(kept, [1, 7], "of the absent one too");
+        groups.replace(&[Tpgt(7)]);
+        assert_eq!(groups.state(Tpgt(7)), AccessState::Standby);
+        assert_eq!(groups.view()[0].cause, StateCause::Explicit);
+        groups.reset();
+        groups.replace(&[Tpgt(1)]);
+        assert_eq!(groups.state(Tpgt(1)), AccessState::ActiveOptimized);
     }
 }

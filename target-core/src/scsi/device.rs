@@ -19,7 +19,7 @@ use super::lu::same;
 use super::{Failure, LogicalUnit, NonVolatileMemory, Sense, UnitAttention, engine, kept_states};
 use crate::metrics::Ended;
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
-use crate::transfer::Transfer;
+use crate::transfer::{AbortSignal, Transfer};
 
 /// A SCSI target device with one target port per portal group, each alone in a target port group.
 #[derive(Debug)]
@@ -345,13 +345,19 @@ impl TargetDevice {
     }
 
     /// The same by command of a nexus, which need not be told, for several groups. Durable when this returns; on an error
-    /// nothing was changed.
+    /// nothing was changed. `Aborted` only while it waits for its turn.
     pub(crate) async fn set_access_states(
         &self,
         wanted: &[(u16, AccessState)],
         by: &Arc<NexusId>,
+        abort: &AbortSignal,
     ) -> Result<(), Failure> {
-        let _turn = self.turn.acquire().await.expect("nobody closes it");
+        let turn = tokio::select! {
+            biased;
+            () = abort.fired() => return Err(Failure::Aborted),
+            turn = self.turn.acquire() => turn,
+        };
+        let _turn = turn.expect("nobody closes it");
         let kept = self.ports.kept_after(wanted);
         if kept != self.ports.kept_after(&[]) {
             self.keep_access_states(&kept).await?;

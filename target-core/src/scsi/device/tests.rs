@@ -36,7 +36,7 @@ fn pending_write(
 ) -> (
     impl Future<Output = Ended> + use<>,
     crate::scsi::testing::Connection,
-    crate::transfer::AbortSignal,
+    AbortSignal,
 ) {
     let (setup, connection) = connection(0, 512, vec![0; 512], 0);
     let abort = setup.abort.clone();

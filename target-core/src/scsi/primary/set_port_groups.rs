@@ -31,7 +31,7 @@ pub(crate) async fn run(
     let list = data.get_parameters(cdb.u32_at(6) as usize).await?;
     data.check()?;
     let wanted = parse(&list, &context.port_groups())?;
-    context.set_access_states(&wanted).await
+    context.set_access_states(&wanted, data.abort_signal()).await
 }
 
 /// The states that a list asks for. An empty list asks for nothing.
