@@ -3,7 +3,7 @@
 //! Sends and writes keep their order: a response never overtakes its data. Reads have a queue of their own, so that one
 //! more than the peer serves at once (RFC 7145 §8.2) does not hold up everything behind it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use backstores::IoBuf;
 use iscsi_proto::Itt;
@@ -18,7 +18,8 @@ pub(crate) struct SendQueue {
     waiting: VecDeque<(Work, Flight)>,
     /// At most one a task.
     reads: VecDeque<(Work, Flight)>,
-    flights: HashMap<WorkId, Flight>,
+    /// In the order in which they were handed over.
+    flights: BTreeMap<WorkId, Flight>,
     next_id: u64,
     /// Places for sends and writes; the rest of the queue is for reads.
     places: usize,
@@ -26,14 +27,17 @@ pub(crate) struct SendQueue {
     out_in_flight: usize,
     reads_in_flight: usize,
     queued_bytes: usize,
-    sent_bytes: u64,
+    unsent_memory: usize,
 }
 
 /// What a work request is for.
 #[derive(Debug)]
 struct Flight {
     kind: Kind,
+    /// Bytes that it moves.
     len: usize,
+    /// Bytes that its buffer takes up, if they leave with it: of a short message far more than it has.
+    memory: usize,
     /// Somebody waits for the end of it.
     released: bool,
 }
@@ -70,14 +74,14 @@ impl SendQueue {
         Self {
             waiting: VecDeque::new(),
             reads: VecDeque::new(),
-            flights: HashMap::new(),
+            flights: BTreeMap::new(),
             next_id: 0,
             places: capabilities.send_depth.saturating_sub(reads_max).max(1),
             reads_max,
             out_in_flight: 0,
             reads_in_flight: 0,
             queued_bytes: 0,
-            sent_bytes: 0,
+            unsent_memory: 0,
         }
     }
 
@@ -100,8 +104,7 @@ impl SendQueue {
     }
 
     pub(crate) fn push_send(&mut self, buf: IoBuf, invalidate: Option<u32>) {
-        let len = buf.len();
-        self.push_out(Work::Send { buf, invalidate }, Kind::Send, len);
+        self.push_out(Work::Send { buf, invalidate }, Kind::Send);
     }
 
     pub(crate) fn push_write(
@@ -111,27 +114,30 @@ impl SendQueue {
         to: Remote,
         budget: Option<OwnedSemaphorePermit>,
     ) {
-        let len = buf.len();
         let kind = Kind::Write { itt, _budget: budget };
-        self.push_out(Work::Write { buf, to }, kind, len);
+        self.push_out(Work::Write { buf, to }, kind);
     }
 
     pub(crate) fn push_read(&mut self, itt: Itt, buf: IoBuf, at: usize, from: Remote) {
+        let work = Work::Read { buf, at, from };
         let flight = Flight {
             kind: Kind::Read { itt },
-            len: 0,
+            len: work.moves(),
+            memory: 0,
             released: false,
         };
-        self.reads.push_back((Work::Read { buf, at, from }, flight));
+        self.reads.push_back((work, flight));
     }
 
-    fn push_out(&mut self, work: Work, kind: Kind, len: usize) {
+    fn push_out(&mut self, work: Work, kind: Kind) {
         let flight = Flight {
             kind,
-            len,
+            len: work.moves(),
+            memory: work.buf().capacity(),
             released: false,
         };
-        self.queued_bytes += len;
+        self.queued_bytes += flight.len;
+        self.unsent_memory += flight.memory;
         self.waiting.push_back((work, flight));
     }
 
@@ -164,7 +170,8 @@ impl SendQueue {
         let Some(flight) = self.flights.remove(&id) else {
             return Ended::Sent;
         };
-        self.queued_bytes -= flight.len;
+        self.queued_bytes -= flight.owed();
+        self.unsent_memory -= flight.memory;
         match flight.kind {
             Kind::Read { .. } => self.reads_in_flight -= 1,
             Kind::Send | Kind::Write { .. } => self.out_in_flight -= 1,
@@ -172,7 +179,6 @@ impl SendQueue {
         if let Err(error) = result {
             return Ended::Failed(error);
         }
-        self.sent_bytes += flight.len as u64;
         match (flight.itt(), flight.released) {
             (Some(itt), true) if !self.moves_for(itt) => Ended::Released(itt),
             (Some(itt), false) if matches!(flight.kind, Kind::Read { .. }) => Ended::Filled(itt, buf),
@@ -187,7 +193,8 @@ impl SendQueue {
             queue.retain(|(_, flight)| {
                 let goes = flight.itt() == Some(itt);
                 if goes {
-                    self.queued_bytes -= flight.len;
+                    self.queued_bytes -= flight.owed();
+                    self.unsent_memory -= flight.memory;
                 }
                 !goes
             });
@@ -197,7 +204,9 @@ impl SendQueue {
             .values_mut()
             .filter(|flight| flight.itt() == Some(itt))
         {
+            self.queued_bytes -= flight.owed();
             flight.released = true;
+            self.queued_bytes += flight.owed();
         }
         !self.moves_for(itt)
     }
@@ -208,16 +217,34 @@ impl SendQueue {
             .any(|flight| flight.released && flight.itt() == Some(itt))
     }
 
+    /// Bytes that the peer has not taken, and those of reads that nobody else has an eye on.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.queued_bytes
     }
 
-    pub(crate) fn sent_bytes(&self) -> u64 {
-        self.sent_bytes
+    /// Bytes of all buffers that are kept for what the peer has not taken.
+    pub(crate) fn unsent_memory(&self) -> usize {
+        self.unsent_memory
+    }
+
+    /// Changes when that of these which has been under way for longest ends. A read that is never answered shows here,
+    /// though sends go on beside it.
+    pub(crate) fn progress(&self) -> u64 {
+        let oldest = self.flights.iter().find(|(_, flight)| flight.owed() > 0);
+        oldest.map_or(self.next_id, |(id, _)| id.0)
     }
 }
 
 impl Flight {
+    /// Bytes that the peer owes us to deal with. For those of a read whose task still waits for them the loop has a
+    /// deadline.
+    fn owed(&self) -> usize {
+        match self.kind {
+            Kind::Read { .. } if !self.released => 0,
+            Kind::Read { .. } | Kind::Send | Kind::Write { .. } => self.len,
+        }
+    }
+
     fn itt(&self) -> Option<Itt> {
         match self.kind {
             Kind::Send => None,
