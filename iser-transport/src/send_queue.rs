@@ -3,7 +3,7 @@
 //! Sends and writes keep their order: a response never overtakes its data. Reads have a queue of their own, so that one
 //! more than the peer serves at once (RFC 7145 §8.2) does not hold up everything behind it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use backstores::IoBuf;
 use iscsi_proto::Itt;
@@ -18,8 +18,7 @@ pub(crate) struct SendQueue {
     waiting: VecDeque<(Work, Flight)>,
     /// At most one a task.
     reads: VecDeque<(Work, Flight)>,
-    /// In the order in which they were handed over.
-    flights: BTreeMap<WorkId, Flight>,
+    flights: HashMap<WorkId, Flight>,
     next_id: u64,
     /// Places for sends and writes; the rest of the queue is for reads.
     places: usize,
@@ -28,12 +27,19 @@ pub(crate) struct SendQueue {
     reads_in_flight: usize,
     queued_bytes: usize,
     unsent_memory: usize,
+    /// How many have been queued, for their numbers.
+    queued: u64,
+    /// How many have ended.
+    ended: u64,
+    reads_released: usize,
 }
 
 /// What a work request is for.
 #[derive(Debug)]
 struct Flight {
     kind: Kind,
+    /// In the order in which they are queued.
+    number: u64,
     /// Bytes that it moves.
     len: usize,
     /// Bytes that its buffer takes up, if they leave with it: of a short message far more than it has.
@@ -74,7 +80,7 @@ impl SendQueue {
         Self {
             waiting: VecDeque::new(),
             reads: VecDeque::new(),
-            flights: BTreeMap::new(),
+            flights: HashMap::new(),
             next_id: 0,
             places: capabilities.send_depth.saturating_sub(reads_max).max(1),
             reads_max,
@@ -82,6 +88,9 @@ impl SendQueue {
             reads_in_flight: 0,
             queued_bytes: 0,
             unsent_memory: 0,
+            queued: 0,
+            ended: 0,
+            reads_released: 0,
         }
     }
 
@@ -122,20 +131,24 @@ impl SendQueue {
         let work = Work::Read { buf, at, from };
         let flight = Flight {
             kind: Kind::Read { itt },
+            number: self.queued,
             len: work.moves(),
             memory: 0,
             released: false,
         };
+        self.queued += 1;
         self.reads.push_back((work, flight));
     }
 
     fn push_out(&mut self, work: Work, kind: Kind) {
         let flight = Flight {
             kind,
+            number: self.queued,
             len: work.moves(),
             memory: work.buf().capacity(),
             released: false,
         };
+        self.queued += 1;
         self.queued_bytes += flight.len;
         self.unsent_memory += flight.memory;
         self.waiting.push_back((work, flight));
@@ -170,6 +183,8 @@ impl SendQueue {
         let Some(flight) = self.flights.remove(&id) else {
             return Ended::Sent;
         };
+        self.ended += 1;
+        self.reads_released -= usize::from(flight.is_released_read());
         self.queued_bytes -= flight.owed();
         self.unsent_memory -= flight.memory;
         match flight.kind {
@@ -204,9 +219,11 @@ impl SendQueue {
             .values_mut()
             .filter(|flight| flight.itt() == Some(itt))
         {
-            self.queued_bytes -= flight.owed();
+            if matches!(flight.kind, Kind::Read { .. }) && !flight.released {
+                self.queued_bytes += flight.len;
+                self.reads_released += 1;
+            }
             flight.released = true;
-            self.queued_bytes += flight.owed();
         }
         !self.moves_for(itt)
     }
@@ -227,15 +244,25 @@ impl SendQueue {
         self.unsent_memory
     }
 
-    /// Changes when that of these which has been under way for longest ends. A read that is never answered shows here,
-    /// though sends go on beside it.
+    /// Changes when some of these have gone; while there are reads that nobody else has an eye on, when the oldest of those
+    /// has ended: sends may go on for ever beside one that is never answered.
     pub(crate) fn progress(&self) -> u64 {
-        let oldest = self.flights.iter().find(|(_, flight)| flight.owed() > 0);
-        oldest.map_or(self.next_id, |(id, _)| id.0)
+        if self.reads_released == 0 {
+            return self.ended;
+        }
+        let flights = self.flights.values();
+        let oldest = flights
+            .filter(|flight| flight.is_released_read())
+            .map(|flight| flight.number);
+        oldest.min().unwrap_or(self.ended)
     }
 }
 
 impl Flight {
+    fn is_released_read(&self) -> bool {
+        self.released && matches!(self.kind, Kind::Read { .. })
+    }
+
     /// Bytes that the peer owes us to deal with. For those of a read whose task still waits for them the loop has a
     /// deadline.
     fn owed(&self) -> usize {
