@@ -87,6 +87,8 @@ async fn what_goes_over_rdma_is_counted_as_that() {
         assert_eq!((status, came), (0, vec![0x5a; 8 * BLOCK]));
     }
 
+    let over = ["iser", "tcp"].map(|transport| served.node.connections_over(transport));
+    assert_eq!(over, [1, 0]);
     let text = metrics(control).await;
     for line in [
         r#"lunaport_transport_commands_total{transport="iser",op="read"} 3"#,
