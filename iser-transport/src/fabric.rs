@@ -120,6 +120,14 @@ pub enum Work {
 impl Work {
     /// The memory of it.
     #[must_use]
+    pub fn buf(&self) -> &IoBuf {
+        match self {
+            Self::Send { buf, .. } | Self::Write { buf, .. } | Self::Read { buf, .. } => buf,
+        }
+    }
+
+    /// Gives the memory of it back.
+    #[must_use]
     pub fn into_buf(self) -> IoBuf {
         match self {
             Self::Send { buf, .. } | Self::Write { buf, .. } | Self::Read { buf, .. } => buf,

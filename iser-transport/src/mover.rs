@@ -17,6 +17,7 @@ use iscsi_proto::{Ahs, BHS_LEN, DecodeError, Frame, Itt};
 use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
 use target_core::iscsi::SessionParams;
 use target_core::trace::{Digests, Tap};
+use tokio::task::coop::poll_proceed;
 use tracing::debug;
 
 use crate::cm::CmHeader;
@@ -123,11 +124,21 @@ impl<Q: QueuePair> IserMover<Q> {
     /// A message was understood, its memory takes the next one; unless the peer takes no answers.
     fn recycle(&mut self, mut buf: IoBuf) {
         buf.set_len(MESSAGE_MAX);
-        if self.queue.queued_bytes() > UNSENT_MAX {
+        if self.queue.unsent_memory() > UNSENT_MAX {
             self.withheld.push(buf);
         } else {
             self.qp.post_receive(buf);
         }
+    }
+
+    /// The next thing that happens, once what is queued is handed over. It takes part in the turns of the runtime as sockets
+    /// do by themselves: a peer that sends without pause must not keep the core from all others.
+    fn poll_link(&mut self, cx: &mut Context<'_>) -> Poll<LinkEvent> {
+        self.queue.post(&mut self.qp);
+        let turn = ready!(poll_proceed(cx));
+        let event = ready!(self.qp.poll_event(cx));
+        turn.made_progress();
+        Poll::Ready(event)
     }
 
     fn happened(&mut self, event: LinkEvent) -> Result<(), TransportClosed> {
@@ -146,7 +157,7 @@ impl<Q: QueuePair> IserMover<Q> {
                     Ended::Released(itt) => self.notices.push_back(Notify::Released(itt)),
                     Ended::Sent => {}
                 }
-                if self.queue.queued_bytes() <= UNSENT_MAX {
+                if self.queue.unsent_memory() <= UNSENT_MAX {
                     self.withheld.drain(..).for_each(|buf| self.qp.post_receive(buf));
                 }
             }
@@ -389,10 +400,7 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
         );
         // Before the login's last response, after which the initiator uses them (§5.1.2).
         if let Err(error) = self.offer_receives(receives) {
-            self.refuse_login(
-                LoginStatus::OutOfResources,
-                TransportClosed::Io(error.to_string()),
-            );
+            self.refuse_login(LoginStatus::OutOfResources, framing(&error));
         }
     }
 
@@ -455,9 +463,7 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
     /// does after a logout.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            self.queue.post(&mut self.qp);
-            let event = ready!(self.qp.poll_event(cx));
-            match event {
+            match ready!(self.poll_link(cx)) {
                 LinkEvent::Lost(_) => return Poll::Ready(()),
                 LinkEvent::Done(completion) => {
                     if let Ended::Failed(_) = self.queue.ended(completion) {
@@ -475,11 +481,10 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
             if let Some(notify) = self.notices.pop_front() {
                 return Poll::Ready(notify);
             }
-            self.queue.post(&mut self.qp);
             if let Some(closed) = &self.closed {
                 return Poll::Ready(Notify::Closed(closed.clone()));
             }
-            let event = ready!(self.qp.poll_event(cx));
+            let event = ready!(self.poll_link(cx));
             if let Err(closed) = self.happened(event) {
                 self.fail(closed);
             }
@@ -490,8 +495,8 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
         self.queue.queued_bytes()
     }
 
-    fn sent_bytes(&self) -> u64 {
-        self.queue.sent_bytes()
+    fn progress(&self) -> u64 {
+        self.queue.progress()
     }
 }
 
@@ -522,7 +527,8 @@ const LOGIN_RECEIVES: usize = 2;
 const IMMEDIATE_MAX: usize = 16;
 /// No command window is wider.
 const WINDOW_MAX: usize = 4096;
-/// Unsent bytes at which receives are kept back: above the Data-In that a connection may have in flight.
+/// Memory of what the peer has not taken at which receives are kept back: above the Data-In that a connection may have in
+/// flight.
 const UNSENT_MAX: usize = 8 * 1024 * 1024;
 /// The version of iSER that RFC 7145 is (§9.3). The one of RFC 5046 has another header.
 const VERSION: u8 = 10;

@@ -26,14 +26,24 @@ pub(crate) struct SendQueue {
     out_in_flight: usize,
     reads_in_flight: usize,
     queued_bytes: usize,
-    sent_bytes: u64,
+    unsent_memory: usize,
+    /// How many have been queued, for their numbers.
+    queued: u64,
+    /// How many have ended.
+    ended: u64,
+    reads_released: usize,
 }
 
 /// What a work request is for.
 #[derive(Debug)]
 struct Flight {
     kind: Kind,
+    /// In the order in which they are queued.
+    number: u64,
+    /// Bytes that it moves.
     len: usize,
+    /// Bytes that its buffer takes up, if they leave with it: of a short message far more than it has.
+    memory: usize,
     /// Somebody waits for the end of it.
     released: bool,
 }
@@ -76,7 +86,10 @@ impl SendQueue {
             out_in_flight: 0,
             reads_in_flight: 0,
             queued_bytes: 0,
-            sent_bytes: 0,
+            unsent_memory: 0,
+            queued: 0,
+            ended: 0,
+            reads_released: 0,
         }
     }
 
@@ -99,8 +112,7 @@ impl SendQueue {
     }
 
     pub(crate) fn push_send(&mut self, buf: IoBuf, invalidate: Option<u32>) {
-        let len = buf.len();
-        self.push_out(Work::Send { buf, invalidate }, Kind::Send, len);
+        self.push_out(Work::Send { buf, invalidate }, Kind::Send);
     }
 
     pub(crate) fn push_write(
@@ -110,27 +122,34 @@ impl SendQueue {
         to: Remote,
         budget: Option<OwnedSemaphorePermit>,
     ) {
-        let len = buf.len();
         let kind = Kind::Write { itt, _budget: budget };
-        self.push_out(Work::Write { buf, to }, kind, len);
+        self.push_out(Work::Write { buf, to }, kind);
     }
 
     pub(crate) fn push_read(&mut self, itt: Itt, buf: IoBuf, at: usize, from: Remote) {
+        let work = Work::Read { buf, at, from };
         let flight = Flight {
             kind: Kind::Read { itt },
-            len: 0,
+            number: self.queued,
+            len: work.moves(),
+            memory: 0,
             released: false,
         };
-        self.reads.push_back((Work::Read { buf, at, from }, flight));
+        self.queued += 1;
+        self.reads.push_back((work, flight));
     }
 
-    fn push_out(&mut self, work: Work, kind: Kind, len: usize) {
+    fn push_out(&mut self, work: Work, kind: Kind) {
         let flight = Flight {
             kind,
-            len,
+            number: self.queued,
+            len: work.moves(),
+            memory: work.buf().capacity(),
             released: false,
         };
-        self.queued_bytes += len;
+        self.queued += 1;
+        self.queued_bytes += flight.len;
+        self.unsent_memory += flight.memory;
         self.waiting.push_back((work, flight));
     }
 
@@ -160,7 +179,10 @@ impl SendQueue {
         let Some(flight) = self.flights.take(id.0) else {
             return Ended::Sent;
         };
-        self.queued_bytes -= flight.len;
+        self.ended += 1;
+        self.reads_released -= usize::from(flight.is_released_read());
+        self.queued_bytes -= flight.owed();
+        self.unsent_memory -= flight.memory;
         match flight.kind {
             Kind::Read { .. } => self.reads_in_flight -= 1,
             Kind::Send | Kind::Write { .. } => self.out_in_flight -= 1,
@@ -168,7 +190,6 @@ impl SendQueue {
         if let Err(error) = result {
             return Ended::Failed(error);
         }
-        self.sent_bytes += flight.len as u64;
         match (flight.itt(), flight.released) {
             (Some(itt), true) if !self.moves_for(itt) => Ended::Released(itt),
             (Some(itt), false) if matches!(flight.kind, Kind::Read { .. }) => Ended::Filled(itt, buf),
@@ -183,13 +204,18 @@ impl SendQueue {
             queue.retain(|(_, flight)| {
                 let goes = flight.itt() == Some(itt);
                 if goes {
-                    self.queued_bytes -= flight.len;
+                    self.queued_bytes -= flight.owed();
+                    self.unsent_memory -= flight.memory;
                 }
                 !goes
             });
         }
         let under_way = self.flights.iter_mut();
         for flight in under_way.filter(|flight| flight.itt() == Some(itt)) {
+            if matches!(flight.kind, Kind::Read { .. }) && !flight.released {
+                self.queued_bytes += flight.len;
+                self.reads_released += 1;
+            }
             flight.released = true;
         }
         !self.moves_for(itt)
@@ -201,16 +227,44 @@ impl SendQueue {
             .any(|flight| flight.released && flight.itt() == Some(itt))
     }
 
+    /// Bytes that the peer has not taken, and those of reads that nobody else has an eye on.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.queued_bytes
     }
 
-    pub(crate) fn sent_bytes(&self) -> u64 {
-        self.sent_bytes
+    /// Bytes of all buffers that are kept for what the peer has not taken.
+    pub(crate) fn unsent_memory(&self) -> usize {
+        self.unsent_memory
+    }
+
+    /// Changes when some of these have gone; while there are reads that nobody else has an eye on, when the oldest of those
+    /// has ended: sends may go on for ever beside one that is never answered.
+    pub(crate) fn progress(&self) -> u64 {
+        if self.reads_released == 0 {
+            return self.ended;
+        }
+        let flights = self.flights.iter();
+        let oldest = flights
+            .filter(|flight| flight.is_released_read())
+            .map(|flight| flight.number);
+        oldest.min().unwrap_or(self.ended)
     }
 }
 
 impl Flight {
+    fn is_released_read(&self) -> bool {
+        self.released && matches!(self.kind, Kind::Read { .. })
+    }
+
+    /// Bytes that the peer owes us to deal with. For those of a read whose task still waits for them the loop has a
+    /// deadline.
+    fn owed(&self) -> usize {
+        match self.kind {
+            Kind::Read { .. } if !self.released => 0,
+            Kind::Read { .. } | Kind::Send | Kind::Write { .. } => self.len,
+        }
+    }
+
     fn itt(&self) -> Option<Itt> {
         match self.kind {
             Kind::Send => None,

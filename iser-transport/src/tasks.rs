@@ -71,7 +71,7 @@ impl Tasks {
         self.effects.pop_front()
     }
 
-    /// A command arrived. A tag that is still in use is a fault of the initiator, which harms only its own memory.
+    /// A command arrived.
     pub(crate) fn begin(
         &mut self,
         pdu: &ScsiCommand,
@@ -81,6 +81,10 @@ impl Tasks {
     ) -> Result<(), TooManyTasks> {
         if self.tasks.len() + self.swallowed.len() >= TASKS_MAX {
             return Err(TooManyTasks);
+        }
+        if self.tasks.contains_key(&pdu.itt.0) {
+            // A tag in use: this command will be refused, and must not harm the one that has the tag.
+            return Ok(());
         }
         self.swallowed.remove(&pdu.itt.0);
         let unsolicited = (pdu.write && !pdu.is_final).then(|| {
@@ -161,7 +165,8 @@ impl Tasks {
             return self.fail(itt, Sense::UNEXPECTED_UNSOLICITED_DATA);
         }
         unsolicited.bytes.extend_from_slice(data);
-        unsolicited.data_sn += 1;
+        // Empty ones count too, and there is no end to those.
+        unsolicited.data_sn = unsolicited.data_sn.wrapping_add(1);
         self.tell(Notify::Unsolicited { itt });
         self.advance(itt);
     }

@@ -16,7 +16,7 @@ pub(crate) struct Unexpected {
 
 /// The initiator has no room for another one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the initiator takes {0} unexpected PDUs at once, and has not acknowledged as many")]
+#[error("the initiator has not acknowledged {0} unexpected PDUs, and no more may be sent")]
 pub(crate) struct TooMany(usize);
 
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,7 @@ impl Unexpected {
             _ => return Ok(()),
         };
         let Some(max) = self.max else { return Ok(()) };
+        let max = max.min(OUTSTANDING_MAX);
         if self.outstanding.len() >= max {
             return Err(TooMany(max));
         }
@@ -57,6 +58,8 @@ impl Unexpected {
     }
 }
 
+/// Who takes more, and has not acknowledged so many, acknowledges nothing. Each of them is kept and looked at.
+const OUTSTANDING_MAX: usize = 1024;
 const OPCODE: u8 = 0x3f;
 const NOP_OUT: u8 = 0;
 
@@ -128,6 +131,14 @@ mod tests {
         assert_eq!(unexpected.send(&ping(Itt::RESERVED, 8)), Err(TooMany(1)));
         unexpected.received(&nop_out(9, Ttt(7)));
         assert_eq!(unexpected.send(&ping(Itt::RESERVED, 8)), Ok(()));
+    }
+
+    #[test]
+    fn of_an_initiator_that_acknowledges_nothing_a_bounded_number_is_kept_whatever_it_takes() {
+        let mut unexpected = Unexpected::default();
+        unexpected.limit(Some(usize::MAX));
+        let mut sent = (0..10_000).map(|stat_sn| unexpected.send(&reject(stat_sn)));
+        assert_eq!(sent.find(Result::is_err), Some(Err(TooMany(OUTSTANDING_MAX))));
     }
 
     #[test]

@@ -95,12 +95,12 @@ pub trait DataMover: Send + 'static {
     /// Drives both directions; ready with the next thing that happened. After `Closed` it is not called again.
     fn poll_notify(&mut self, cx: &mut Context<'_>) -> Poll<Notify>;
 
-    /// Bytes queued and not yet taken by the peer.
+    /// Bytes that the peer has not taken yet, and those it was asked for that only a released task would have waited for.
     fn queued_bytes(&self) -> usize;
 
-    /// Bytes the peer has taken since the connection began: while some are queued and this stands still, the peer takes
-    /// nothing.
-    fn sent_bytes(&self) -> u64;
+    /// A number that changes whenever the peer does what it has been waited for longest: while bytes are queued and this
+    /// stands still, the peer is stuck.
+    fn progress(&self) -> u64;
 }
 
 /// What a mover kept for a task whose connection is gone.
@@ -194,7 +194,8 @@ pub enum TransportClosed {
     /// A header digest did not match: there is no way to find the next PDU.
     #[error("{0}")]
     HeaderDigest(String),
-    /// Framing is lost or a limit was broken: there is no way to find the next PDU (oversize…).
+    /// Framing is lost or a limit was broken: there is no way to find the next PDU (oversize…). The peer is still there,
+    /// and hears what was queued for it.
     #[error("{0}")]
     Framing(String),
 }

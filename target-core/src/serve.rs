@@ -27,7 +27,7 @@ use tracing::field::display;
 use tracing::{Instrument, Level, Span, debug, enabled, info, trace_span, warn};
 
 use crate::control::Target;
-use crate::datamover::{DataMover, TaskRemains};
+use crate::datamover::{DataMover, TaskRemains, TransportClosed};
 use crate::iscsi::{
     Action, Admission, Admitted, CloseReason, Connection, Entrance, Event, Joining, LinkId, LinkInfo,
     Membership, Node, Order, SessionPlace, SessionType, Start,
@@ -433,11 +433,17 @@ fn say_goodbye<M: DataMover>(wire: Wire<M>, reason: &CloseReason) -> Goodbye {
     let mut mover = wire.mover;
     wire.membership.tap().closed(reason);
     drop(wire.membership);
+    // A mover that breaks off by itself may have queued why: then there is still somebody to hear it.
     let has_last_words = !matches!(
         reason,
         CloseReason::ConnectionReinstated
             | CloseReason::Ordered(Order::Reinstated)
-            | CloseReason::Transport(_)
+            | CloseReason::Transport(
+                TransportClosed::Eof
+                    | TransportClosed::HeaderDigest(_)
+                    | TransportClosed::Io(_)
+                    | TransportClosed::MidPdu
+            )
     );
     Box::pin(async move {
         if has_last_words {

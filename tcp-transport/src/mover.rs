@@ -446,7 +446,7 @@ impl DataMover for TcpMover {
         self.queue.queued_bytes()
     }
 
-    fn sent_bytes(&self) -> u64 {
+    fn progress(&self) -> u64 {
         self.sent
     }
 }

@@ -15,6 +15,7 @@ use super::*;
 use crate::initiator::{Initiator, Message, Opened};
 use crate::sim::{SimQueuePair, Weather, link};
 
+mod hostile;
 mod rules;
 
 struct Pair {

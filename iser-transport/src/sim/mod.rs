@@ -76,6 +76,11 @@ impl SimQueuePair {
         self.lock().worsen(fails_one_in);
     }
 
+    /// From now on this end answers no RDMA READ, though all else goes on: over iWARP a peer can do that for ever.
+    pub fn stop_serving_reads(&mut self) {
+        self.lock().stop_serving_reads(self.side);
+    }
+
     /// Takes the device away from this end.
     pub fn remove_device(&mut self) {
         let wakers = self.lock().lose(self.side, LinkLost::DeviceRemoved);

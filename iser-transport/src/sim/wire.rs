@@ -37,6 +37,9 @@ struct End {
     memory: HashMap<u32, Region>,
     waker: Option<Waker>,
     reads: usize,
+    /// Reads that the other end does not answer.
+    unanswered: Vec<Posted>,
+    serves_no_reads: bool,
     lost: bool,
     gone: bool,
     /// The first of `posted` waits for a receive of the other end.
@@ -85,6 +88,10 @@ impl Wire {
 
     pub(super) fn worsen(&mut self, fails_one_in: u64) {
         self.weather.fails_one_in = fails_one_in;
+    }
+
+    pub(super) fn stop_serving_reads(&mut self, side: Side) {
+        self.end(side).serves_no_reads = true;
     }
 
     pub(super) fn reads_max(&self) -> usize {
@@ -208,7 +215,9 @@ impl Wire {
                 .last_received
                 .map_or_else(Instant::now, |last| last.max(Instant::now()));
             self.happen(end, at, LinkEvent::Lost(why));
-            for posted in std::mem::take(&mut self.end(end).posted) {
+            let mut outstanding = std::mem::take(&mut self.end(end).unanswered);
+            outstanding.extend(std::mem::take(&mut self.end(end).posted));
+            for posted in outstanding {
                 let late = at + self.delay() + Duration::from_millis(1);
                 let flushed = Err("flushed".into());
                 self.complete(end, late, posted.id, posted.work.into_buf(), flushed);
@@ -221,7 +230,11 @@ impl Wire {
     /// An end is dropped. Returns its memory, to be dropped outside of the lock.
     pub(super) fn leave(&mut self, side: Side) -> (Vec<Waker>, impl Sized + use<>) {
         // Never done: the peer must not see what its hardware has not carried out.
-        let posted = std::mem::take(&mut self.end(side).posted);
+        let end = self.end(side);
+        let posted = (
+            std::mem::take(&mut end.posted),
+            std::mem::take(&mut end.unanswered),
+        );
         let wakers = self.lose(side, LinkLost::Disconnected);
         let end = self.end(side);
         end.gone = true;
@@ -250,6 +263,10 @@ impl Wire {
         }
         let posted = self.end(side).posted.pop_front().expect("looked at above");
         if matches!(posted.work, Work::Read { .. }) {
+            if self.end(other(side)).serves_no_reads {
+                self.end(side).unanswered.push(posted);
+                return true;
+            }
             self.end(side).reads -= 1;
         }
         let unlucky = self.weather.fails_one_in;

@@ -159,3 +159,21 @@ fn unfinished_commands_are_bounded() {
     }
     assert_eq!(tasks.begin(&command(true), None, None, 0), Err(TooManyTasks));
 }
+
+#[test]
+fn a_tag_that_is_in_use_does_no_harm_to_the_command_that_has_it() {
+    let mut tasks = tasks(true, false, 4);
+    tasks.get(get(0, 8, 4));
+    let other = Remote { stag: 9, at: 0 };
+    tasks.begin(&command(true), Some(other), Some(other), 0).unwrap();
+    send(&mut tasks, 0, 4, &[7; 4], true);
+    assert!(matches!(
+        tasks.next_effect(),
+        Some(Effect::Tell(Notify::Unsolicited { .. }))
+    ));
+    let Some(Effect::Tell(Notify::DataOut { result: Ok(buf), .. })) = tasks.next_effect() else {
+        panic!("the data it waited for")
+    };
+    assert_eq!(buf[4..], [7; 4]);
+    assert_eq!(tasks.tag(Itt(1)), Some(PLACE.stag));
+}

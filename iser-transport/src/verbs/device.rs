@@ -41,7 +41,6 @@ pub struct Device {
     pd: *mut ibv_pd,
     registered: Vec<Registered>,
     limits: DeviceLimits,
-    access: i32,
     /// It is gone from the system.
     removed: AtomicBool,
     /// An identifier of its own: the connection manager may close the context of a removed device when it has no identifier
@@ -64,8 +63,19 @@ pub(super) struct DeviceLimits {
     pub(super) reads_out: u8,
     /// SEND with invalidate.
     pub(super) can_invalidate: bool,
+    /// What a read fetches is placed as if the peer had written it, and the peer is told where: it can write there.
+    pub(super) reads_let_write: bool,
     /// Memory of work that has no completion of its own may still be used when work behind it is over.
     pub(super) signals_each: bool,
+}
+
+/// Who may write into registered memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Access {
+    /// The device, for us.
+    Ours,
+    /// The peer as well.
+    Peers,
 }
 
 #[derive(Debug)]
@@ -178,20 +188,12 @@ impl Device {
         // SAFETY: a context names its device.
         let transport = unsafe { (*(*context).device).transport_type };
         let iwarp = transport == ibv_transport_type::IBV_TRANSPORT_IWARP;
-        // iWARP places what a read fetches as if the peer had written it.
-        let read_sink = if iwarp {
-            ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
-        } else {
-            0
-        };
-        let access = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0 | read_sink;
         let mut device = Self {
             library,
             context,
             pd,
             registered: Vec::new(),
             limits: limits(&attributes, iwarp),
-            access: i32::try_from(access).expect("low bits"),
             removed: AtomicBool::new(false),
             anchor,
             _channel: Arc::clone(&devices.channel),
@@ -199,7 +201,7 @@ impl Device {
         };
         for region in regions {
             let range = region.range();
-            let mr = device.register(range.start, range.len())?;
+            let mr = device.register(range.start, range.len(), Access::Ours)?;
             // SAFETY: registration succeeded.
             let lkey = unsafe { (*mr).lkey };
             device.registered.push(Registered { range, mr, lkey });
@@ -246,13 +248,19 @@ impl Device {
             .map(|registered| registered.lkey)
     }
 
-    /// Registers memory outside the regions, for one work request. The caller keeps it alive until
+    /// Registers memory: a region, or what one work request needs a key of its own for. The caller keeps it alive until
     /// [`Self::deregister`].
-    pub(super) fn register(&self, start: usize, len: usize) -> io::Result<*mut ibv_mr> {
+    pub(super) fn register(&self, start: usize, len: usize, access: Access) -> io::Result<*mut ibv_mr> {
         let start = std::ptr::with_exposed_provenance_mut::<c_void>(start);
+        let ours = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
+        let access = match access {
+            Access::Ours => ours,
+            Access::Peers => ours | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0,
+        };
+        let access = i32::try_from(access).expect("low bits");
         // SAFETY: registering touches no byte; the memory is mapped, and stays so while it is registered (regions are
         // held by this device, other memory by the queue pair).
-        let mr = unsafe { (self.library.ibv_reg_mr)(self.pd, start, len, self.access) };
+        let mr = unsafe { (self.library.ibv_reg_mr)(self.pd, start, len, access) };
         if mr.is_null() {
             return Err(io::Error::last_os_error());
         }
@@ -305,6 +313,7 @@ fn limits(attributes: &ibv_device_attr, iwarp: bool) -> DeviceLimits {
         reads_out: u8::try_from(attributes.max_qp_init_rd_atom.max(0)).unwrap_or(u8::MAX),
         can_invalidate: attributes.device_cap_flags & ibv_device_cap_flags::IBV_DEVICE_MEM_MGT_EXTENSIONS.0
             != 0,
+        reads_let_write: iwarp,
         // On iWARP work is over when TCP has it, and soft-iWARP gives TCP the pages themselves, unless work is signalled:
         // what is written into them before TCP has sent them, or sent them again, goes out in place of what was there.
         signals_each: iwarp,

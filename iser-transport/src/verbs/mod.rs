@@ -8,6 +8,8 @@ mod channel;
 mod cm;
 mod completions;
 mod device;
+#[cfg(test)]
+mod fake;
 mod ffi;
 mod listener;
 mod qp;

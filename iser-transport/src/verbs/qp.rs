@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::cm::{CmId, ConnectRequest, EventChannel};
 use super::completions::{Batch, Completions};
-use super::device::{Device, Devices};
+use super::device::{Access, Device, Devices};
 use super::ffi::{check, check_code};
 use super::request::{SIGNALLED, request_of};
 use crate::fabric::{Capabilities, Completion, LinkEvent, LinkLost, QueuePair, Work, WorkId};
@@ -97,6 +97,8 @@ impl ConnectRequest {
         let completions = Completions::new(&device, (send_depth + receive_depth).min(limits.completions))?;
         let channel = EventChannel::new(self.devices.library())?;
         self.id().migrate(channel.channel())?;
+        // Declared behind its channel: whatever fails from here on, it goes first. Destroyed unanswered, it is rejected.
+        let (id, devices, reads_max) = self.into_parts();
         let mut attributes = ibv_qp_init_attr {
             qp_context: std::ptr::null_mut(),
             send_cq: completions.raw(),
@@ -113,10 +115,7 @@ impl ConnectRequest {
             sq_sig_all: 0,
         };
         // SAFETY: identifier, domain and completion queue belong to one context and are open.
-        check(unsafe {
-            (self.devices.library().rdma_create_qp)(self.id().raw(), device.pd(), &raw mut attributes)
-        })?;
-        let (id, devices, reads_max) = self.into_parts();
+        check(unsafe { (devices.library().rdma_create_qp)(id.raw(), device.pd(), &raw mut attributes) })?;
         Ok(VerbsQueuePair {
             outbox: Vec::new(),
             sends: VecDeque::new(),
@@ -159,23 +158,28 @@ impl VerbsQueuePair {
         &self.device
     }
 
-    /// The key of a buffer; memory outside the regions is registered for this once.
-    fn key(&self, buf: &IoBuf) -> io::Result<(u32, Option<*mut ibv_mr>)> {
+    /// The key of a buffer; memory outside the regions is registered for this once, as is what the peer may write into:
+    /// with the key of a region it could write into everybody's buffers.
+    fn key(&self, buf: &IoBuf, access: Access) -> io::Result<(u32, Option<*mut ibv_mr>)> {
         // The whole block: registration needs no exact length.
         let (start, len) = (buf.as_ptr().expose_provenance(), buf.capacity());
-        if let Some(key) = self.device.key(start, len) {
+        if let (Access::Ours, Some(key)) = (access, self.device.key(start, len)) {
             return Ok((key, None));
         }
-        let mr = self.device.register(start, len)?;
+        let mr = self.device.register(start, len, access)?;
         // SAFETY: registration succeeded.
         Ok((unsafe { (*mr).lkey }, Some(mr)))
     }
 
     fn enqueue(&mut self, id: WorkId, work: Work) -> Result<(), (IoBuf, io::Error)> {
-        let signals_each = self.device.limits().signals_each;
-        let (request, at) = request_of(id, &work, signals_each);
+        let limits = self.device.limits();
+        let (request, at) = request_of(id, &work, limits.signals_each);
+        let access = match work {
+            Work::Read { .. } if limits.reads_let_write => Access::Peers,
+            Work::Read { .. } | Work::Send { .. } | Work::Write { .. } => Access::Ours,
+        };
         let buf = work.into_buf();
-        let (lkey, own) = match self.key(&buf) {
+        let (lkey, own) = match self.key(&buf, access) {
             Ok(key) => key,
             Err(error) => return Err((buf, error)),
         };
@@ -218,7 +222,12 @@ impl VerbsQueuePair {
             let refused = outbox
                 .iter()
                 .position(|outgoing| std::ptr::eq(&raw const outgoing.request, refused));
-            self.take_back_from(first_sent + refused.unwrap_or(0), &error);
+            match refused {
+                Some(refused) => self.take_back_from(first_sent + refused, &error),
+                // Soft-RoCE: all is in the queue, and the kernel could not be told. It may find the work nevertheless, so
+                // the memory stays where it is until the queue pair is destroyed.
+                None => self.lose(LinkLost::Failed(format!("work cannot be handed over: {error}"))),
+            }
         }
         outbox.clear();
         self.outbox = outbox;
@@ -265,7 +274,7 @@ impl VerbsQueuePair {
     }
 
     fn try_post_receive(&mut self, buf: IoBuf) -> io::Result<()> {
-        let (lkey, own) = self.key(&buf)?;
+        let (lkey, own) = self.key(&buf, Access::Ours)?;
         let mut place = ibv_sge {
             addr: buf.as_ptr().expose_provenance() as u64,
             length: narrow(buf.len()),
@@ -467,3 +476,6 @@ fn narrow(count: usize) -> u32 {
 const RECEIVE: u64 = 1 << 63;
 /// As often as the protocol allows; of "receiver not ready" this means without end.
 const RETRIES: u8 = 7;
+
+#[cfg(test)]
+mod tests;

@@ -166,7 +166,8 @@ impl DataOutBook {
             self.fail(pdu.itt, sense);
             return NOWHERE;
         }
-        unsolicited.data_sn += 1;
+        // Empty ones count too, and there is no end to those.
+        unsolicited.data_sn = unsolicited.data_sn.wrapping_add(1);
         let at = unsolicited.have;
         let buf = std::mem::replace(&mut unsolicited.buf, IoBuf::from_heap(0));
         (LandingKind::Unsolicited, Some(Place { buf, at }))

@@ -85,7 +85,7 @@ impl DataMover for ScriptedMover {
         self.queued.load(Ordering::Relaxed)
     }
 
-    fn sent_bytes(&self) -> u64 {
+    fn progress(&self) -> u64 {
         0
     }
 }

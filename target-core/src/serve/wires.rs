@@ -111,11 +111,11 @@ impl StuckWatch {
             self.since = None;
             return false;
         }
-        let sent = mover.sent_bytes();
+        let progress = mover.progress();
         match self.since {
-            Some((since, before)) if before == sent => time - since >= patience,
+            Some((since, before)) if before == progress => time - since >= patience,
             _ => {
-                self.since = Some((time, sent));
+                self.since = Some((time, progress));
                 false
             }
         }

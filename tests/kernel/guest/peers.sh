@@ -18,18 +18,20 @@ lio() {
   echo 1 >"$group/enable"
 }
 
-# tgt ADDRESS TARGET MIB INITIATOR: LUN 1, a file on tmpfs. It locks what `pool_sz_mb` says, by default 1 GiB.
+# tgt ADDRESS TARGET MIB INITIATOR…: LUN 1, a file on tmpfs; sets `tgtd` to its process. It locks what `pool_sz_mb` says, by
+# default 1 GiB.
 tgt() {
+  local initiator
   # Where it makes its socket.
   mkdir -p /var/run/tgtd
   tgtd --foreground --iser pool_sz_mb=128 --iscsi portal="$1:3261" >/run/tgtd.log 2>&1 4>&- &
-  local pid=$!
-  wait_for 60 eval "[ ! -e /proc/$pid ] || tgtadm --op show --mode sys >/dev/null 2>&1"
-  [ -e /proc/$pid ] || fail "tgtd: $(tail -n 3 /run/tgtd.log)"
+  tgtd=$!
+  wait_for 60 eval "[ ! -e /proc/$tgtd ] || tgtadm --op show --mode sys >/dev/null 2>&1"
+  [ -e /proc/$tgtd ] || fail "tgtd: $(tail -n 3 /run/tgtd.log)"
   truncate -s "$3M" /run/tgt.img
   tgtadm --lld iser --op new --mode target --tid 1 -T "$2"
   tgtadm --lld iser --op new --mode logicalunit --tid 1 --lun 1 -b /run/tgt.img
   # Over RDMA it wants both.
   tgtadm --lld iser --op bind --mode target --tid 1 -I ALL
-  tgtadm --lld iser --op bind --mode target --tid 1 --initiator-name "$4"
+  for initiator in "${@:4}"; do tgtadm --lld iser --op bind --mode target --tid 1 --initiator-name "$initiator"; done
 }

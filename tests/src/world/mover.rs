@@ -314,7 +314,7 @@ impl DataMover for SimMover {
         waiting.sum::<usize>() + self.sender.bytes()
     }
 
-    fn sent_bytes(&self) -> u64 {
+    fn progress(&self) -> u64 {
         self.sender.taken()
     }
 }

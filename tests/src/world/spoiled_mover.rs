@@ -389,8 +389,8 @@ impl<M: DataMover> DataMover for SpoiledMover<M> {
         }
     }
 
-    fn sent_bytes(&self) -> u64 {
-        self.inner.sent_bytes()
+    fn progress(&self) -> u64 {
+        self.inner.progress()
     }
 }
 

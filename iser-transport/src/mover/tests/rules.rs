@@ -248,6 +248,6 @@ async fn an_initiator_that_takes_no_further_unexpected_pdu_gets_none() {
     pair.mover.send_control(reject(4), Bytes::new());
     assert_eq!(
         pair.closed().await,
-        "the initiator takes 2 unexpected PDUs at once, and has not acknowledged as many"
+        "the initiator has not acknowledged 2 unexpected PDUs, and no more may be sent"
     );
 }
