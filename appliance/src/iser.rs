@@ -22,6 +22,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::cores::{Arrival, Cores};
+use crate::descriptors::{Descriptors, OF_RDMA};
 
 /// A connection on its way to its core.
 #[derive(Debug)]
@@ -34,8 +35,7 @@ pub(crate) struct IserArrival {
 #[derive(Debug)]
 pub(crate) struct IserPortals {
     cores: Arc<Cores>,
-    node: Arc<Node>,
-    connections_max: usize,
+    descriptors: Descriptors,
     runtime: Handle,
     stopped: watch::Sender<bool>,
     /// Made for the first that asks.
@@ -60,11 +60,10 @@ struct Wanted {
 
 impl IserPortals {
     /// Tasks run on the current runtime.
-    pub(crate) fn new(cores: Arc<Cores>, node: Arc<Node>, connections_max: usize) -> Arc<Self> {
+    pub(crate) fn new(cores: Arc<Cores>, descriptors: Descriptors) -> Arc<Self> {
         Arc::new(Self {
             cores,
-            node,
-            connections_max,
+            descriptors,
             runtime: Handle::current(),
             stopped: watch::Sender::new(false),
             shared: OnceLock::new(),
@@ -201,9 +200,9 @@ async fn accept(portals: &IserPortals, shared: &Shared, portal: SocketAddr, mut 
             Err(lost) => return warn!("iSER portal {portal} is closed: {lost}"),
         };
         let peer = request.peer();
-        if portals.node.connections() >= portals.connections_max {
-            let connections_max = portals.connections_max;
-            warn!(%peer, connections_max, "connection refused: as many as the limit of open files allows (ulimit -n)");
+        if !portals.descriptors.has_room_for(OF_RDMA) {
+            let descriptors = portals.descriptors.max();
+            warn!(%peer, descriptors, "connection refused: as many as the limit of open files allows (ulimit -n)");
             continue;
         }
         if request.reads_max() == 0 {

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use iser_transport::Unavailable;
 use management::live::{IserPortalStatus, IserStatus};
-use target_core::iscsi::Node;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tracing::warn;
 
 use crate::cores::Cores;
+use crate::descriptors::Descriptors;
 
 /// Portals that nobody serves.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Wanted(Arc<IserPortals>, SocketAddr);
 
 impl IserPortals {
     /// Nothing of this is used.
-    pub(crate) fn new(_: Arc<Cores>, _: Arc<Node>, _: usize) -> Arc<Self> {
+    pub(crate) fn new(_: Arc<Cores>, _: Descriptors) -> Arc<Self> {
         Arc::new(Self {
             runtime: Handle::current(),
             wanted: Mutex::default(),

@@ -9,6 +9,7 @@ mod chap;
 mod cli;
 mod client;
 mod cores;
+mod descriptors;
 mod error;
 mod export;
 mod health;

@@ -63,6 +63,9 @@ pub(crate) fn from_exports(
     let (installation, memory) = installation()?;
     let mut mint = IdentityMint::new(installation, name.as_str());
     let device = device(&name, common)?;
+    device
+        .remember(&memory)
+        .map_err(|error| StartError::option("--target-name", name.as_str(), error.to_string()))?;
     let mut units = Vec::new();
     for ((export, lun), store) in exports.iter().zip(numbers).zip(stores) {
         let identity = mint.next(&export.source);

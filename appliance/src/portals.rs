@@ -5,31 +5,29 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use target_core::iscsi::Node;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use crate::cores::{Arrival, Cores};
+use crate::descriptors::{Descriptors, OF_TCP};
 
 /// Accepts on any number of listeners until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     cores: Arc<Cores>,
-    node: Arc<Node>,
-    connections_max: usize,
+    descriptors: Descriptors,
     runtime: Handle,
     stopped: watch::Sender<bool>,
 }
 
 impl Acceptor {
     /// Tasks run on the current runtime.
-    pub(crate) fn new(cores: Arc<Cores>, node: Arc<Node>, connections_max: usize) -> Arc<Self> {
+    pub(crate) fn new(cores: Arc<Cores>, descriptors: Descriptors) -> Arc<Self> {
         Arc::new(Self {
             cores,
-            node,
-            connections_max,
+            descriptors,
             runtime: Handle::current(),
             stopped: watch::Sender::new(false),
         })
@@ -68,9 +66,9 @@ impl Acceptor {
                     continue;
                 }
             };
-            if self.node.connections() >= self.connections_max {
-                let connections_max = self.connections_max;
-                warn!(%peer, connections_max, "connection refused: as many as the limit of open files allows (ulimit -n)");
+            if !self.descriptors.has_room_for(OF_TCP) {
+                let descriptors = self.descriptors.max();
+                warn!(%peer, descriptors, "connection refused: as many as the limit of open files allows (ulimit -n)");
                 continue;
             }
             match prepare(socket) {

@@ -19,6 +19,7 @@ use crate::address::ISCSI_PORT;
 use crate::admin::Admin;
 use crate::cli::ServeArgs;
 use crate::cores::Cores;
+use crate::descriptors::Descriptors;
 use crate::error::StartError;
 use crate::export::Export;
 use crate::iser::IserPortals;
@@ -115,8 +116,9 @@ pub(crate) fn run(args: ServeArgs, saved: Saved) -> Result<ExitCode, StartError>
     let _entered = runtime.enter();
     // Before anybody is told that it runs: from then on a signal must mean a clean stop.
     let (signals, hangup) = (StopSignals::install()?, StopSignals::hangup()?);
-    let acceptor = Acceptor::new(Arc::clone(&data), Arc::clone(&node), connections_max());
-    let iser = IserPortals::new(Arc::clone(&data), Arc::clone(&node), connections_max());
+    let descriptors = Descriptors::of_process(&node);
+    let acceptor = Acceptor::new(Arc::clone(&data), descriptors.clone());
+    let iser = IserPortals::new(Arc::clone(&data), descriptors);
     // Held to the end: the state directory is ours alone.
     let mut _state = None;
     let (listeners, served) = match source {
@@ -322,15 +324,6 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Leaves descriptors for stores, listeners and the state.
-fn connections_max() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let limit = limit
-        .and_then(|limit| usize::try_from(limit).ok())
-        .unwrap_or(usize::MAX);
-    limit.saturating_sub(DESCRIPTORS_KEPT).clamp(1, CONNECTIONS_MAX)
-}
-
 /// Random bytes from the operating system.
 pub(crate) fn entropy(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system has randomness once it is up");
@@ -340,5 +333,3 @@ pub(crate) fn entropy(bytes: &mut [u8]) {
 const BUFFERS_MIN: u64 = 8 << 20;
 /// Disks that the first lines name.
 const UNITS_NAMED: usize = 32;
-const DESCRIPTORS_KEPT: usize = 128;
-const CONNECTIONS_MAX: usize = 16_384;

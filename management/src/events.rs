@@ -46,6 +46,8 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
+    /// States that initiators gave portal groups were reset by hand.
+    AccessStatesReset,
     /// The configuration, a user or a token was changed.
     Changed,
     /// A unit was grown.

@@ -47,7 +47,7 @@ fn the_core_names_no_transport() {
 }
 
 #[test]
-fn the_core_reads_the_clock_at_four_places_alone() {
+fn the_core_reads_the_clock_at_five_places_alone() {
     check(
         core_reads_no_clock,
         "target-core/src/a.rs",
@@ -258,6 +258,7 @@ fn core_reads_no_clock(source: &Source) -> Vec<String> {
         "target-core/src/scsi/copy/tokens.rs",
         "target-core/src/scsi/task_set.rs",
         "target-core/src/scsi/testing.rs",
+        "target-core/src/scsi/timestamp.rs",
         "target-core/src/serve.rs",
         "target-core/src/trace/recording.rs",
     ];

@@ -25,6 +25,10 @@ pub(crate) enum TargetCommand {
         #[arg(required = true, value_name = "FIELD=VALUE")]
         fields: Vec<String>,
     },
+    /// Show how well its portal groups reach its disks (ALUA), and who said so.
+    States { name: String },
+    /// Put portal groups whose states initiators set back into those of the start.
+    ResetStates { name: String },
     /// Delete one, with its LUNs and rules; disks stay.
     Delete {
         name: String,
@@ -51,6 +55,8 @@ pub(super) fn run(api: &Api, command: TargetCommand) -> Result<(), StartError> {
             }
             api.show(&api.send("PATCH", &format!("/targets/{name}"), &patch)?)
         }
+        TargetCommand::States { name } => api.show(&api.get(&format!("/access-states/{name}"))?["groups"]),
+        TargetCommand::ResetStates { name } => api.delete(&format!("/access-states/{name}")),
         TargetCommand::Delete { name, force } => api.delete(&format!("/targets/{name}?force={force}")),
     }
 }

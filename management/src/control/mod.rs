@@ -4,6 +4,7 @@
 //! Readers take a snapshot of the model and wait for nobody. Changes queue for the one writer; each is validated whole,
 //! saved, and followed by the running node, and goes through to its end even when whoever asked for it goes away.
 
+mod access_states;
 mod change;
 mod config;
 mod duplicate;
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use target_core::iscsi::Node;
 
+pub use access_states::{GroupState, PathState, SetBy, TargetStates};
 pub use change::{Change, ChangeError, Edit, Outcome, Precondition, Preview};
 pub use duplicate::CloneRequest;
 pub use jobs::{Job, JobKind, JobState};

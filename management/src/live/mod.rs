@@ -86,7 +86,12 @@ struct LiveDevice {
 
 impl LiveDevice {
     /// A device without units.
-    fn new(target: &crate::model::Target, groups: &[Tpgt], defaults: &Defaults) -> Self {
+    fn new(
+        target: &crate::model::Target,
+        groups: &[Tpgt],
+        defaults: &Defaults,
+        memory: &Arc<dyn NonVolatileMemory>,
+    ) -> Self {
         let device = TargetDevice::new(target.name.0.clone(), groups);
         for (group, state) in &defaults.groups {
             if let Some(state) = state {
@@ -96,11 +101,15 @@ impl LiveDevice {
         if let Some(url) = &defaults.management_url {
             device.set_management_url(url.clone());
         }
+        // Disks are as safe by a path that initiators wanted otherwise; they find out and say it again.
+        if let Err(error) = device.remember(memory) {
+            warn!(target = %target.name, "portal groups are in the states of the start: {error}");
+        }
         Self { device }
     }
 }
 
-/// What units keep over restarts, and where.
+/// What units and targets keep over restarts, and where.
 #[derive(Debug)]
 pub(crate) struct UnitKeeping {
     memory: Arc<dyn NonVolatileMemory>,
@@ -255,6 +264,11 @@ impl Live {
             .collect()
     }
 
+    /// The devices of the targets that are served, by name.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = Arc<TargetDevice>> {
+        self.devices.values().map(|live| Arc::clone(&live.device))
+    }
+
     /// The units that are served, by id.
     pub(crate) fn units(&self) -> Vec<(String, Arc<LogicalUnit>)> {
         self.units
@@ -316,6 +330,11 @@ impl Live {
         devices.retain(|name, live| {
             let target = model.get::<crate::model::Target>(name.as_str());
             let stays = target.is_some_and(|target| target.enabled);
+            if target.is_none() {
+                // Another one of that name begins anew.
+                let gone = Arc::clone(&live.device);
+                tokio::spawn(async move { gone.reset_access_states().await });
+            }
             let wanted = if stays {
                 targets::wanted_luns(model, name, &self.units)
             } else {
@@ -337,6 +356,7 @@ impl Live {
 
     fn map_what_is_wanted(&mut self, model: &Model) {
         let sessions = self.node.sessions();
+        let memory = &self.keeping.memory;
         for target in model
             .all::<crate::model::Target>()
             .filter(|target| target.enabled)
@@ -346,7 +366,7 @@ impl Live {
             let live = self
                 .devices
                 .entry(name.clone())
-                .or_insert_with(|| LiveDevice::new(target, &groups, &self.defaults));
+                .or_insert_with(|| LiveDevice::new(target, &groups, &self.defaults, memory));
             live.device.set_portal_groups(&groups);
             let there: BTreeMap<_, _> = live.device.luns().into_iter().collect();
             for (number, unit) in targets::wanted_luns(model, name, &self.units) {

@@ -1,20 +1,23 @@
-//! What units keep over restarts: saved mode parameters and identifying information, a small file for each text.
+//! What units and targets keep over restarts: saved mode parameters, identifying information, states of target port
+//! groups. A small file for each text.
 //!
 //! Like reservations they are no configuration, and change while initiators wait.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use target_core::scsi::{Keeping, NonVolatileMemory};
 
 use super::unit_file;
 
-/// A folder of the state directory as the memory of units.
+/// A folder of the state directory as the memory of units and targets.
 #[derive(Clone, Debug)]
 pub struct UnitMemory {
     directory: PathBuf,
+    /// Held while a file is replaced: all files of an owner have one temporary name.
+    replacing: Arc<Mutex<()>>,
 }
 
 impl UnitMemory {
@@ -23,6 +26,7 @@ impl UnitMemory {
     pub fn new(state_directory: &Path) -> Self {
         Self {
             directory: state_directory.join("units"),
+            replacing: Arc::default(),
         }
     }
 
@@ -34,28 +38,32 @@ impl UnitMemory {
         }
     }
 
-    fn path(&self, unit: &[u8], what: &str) -> PathBuf {
-        let mut name = String::new();
-        for byte in unit {
-            write!(name, "{byte:02x}").expect("a string takes everything");
-        }
-        self.directory.join(format!("{name}.{what}"))
+    fn path(&self, owner: &str, what: &str) -> PathBuf {
+        self.directory.join(format!("{owner}.{what}"))
     }
 }
 
 impl NonVolatileMemory for UnitMemory {
-    fn recall(&self, unit: &[u8], what: &str) -> io::Result<Option<String>> {
-        match fs::read_to_string(self.path(unit, what)) {
+    fn recall(&self, owner: &str, what: &str) -> io::Result<Option<String>> {
+        match fs::read_to_string(self.path(owner, what)) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn keep(&self, unit: &[u8], what: &'static str, text: String) -> Keeping {
-        let path = self.path(unit, what);
+    fn keep(&self, owner: &str, what: &'static str, text: String) -> Keeping {
+        let path = self.path(owner, what);
+        let replacing = Arc::clone(&self.replacing);
         // Syncing blocks; a data thread has others to serve meanwhile.
-        let kept = tokio::task::spawn_blocking(move || unit_file::replace(&path, &text));
+        let kept = tokio::task::spawn_blocking(move || {
+            let _alone = replacing.lock().expect("nothing panics while it is held");
+            if text.is_empty() {
+                unit_file::remove(&path)
+            } else {
+                unit_file::replace(&path, &text)
+            }
+        });
         Box::pin(async move { kept.await? })
     }
 }
@@ -68,16 +76,31 @@ mod tests {
     async fn each_unit_finds_its_own_again() {
         let directory = tempfile::tempdir().unwrap();
         let memory = UnitMemory::new(directory.path());
-        assert_eq!(memory.recall(&[0x30, 1], "mode").unwrap(), None);
-        memory.keep(&[0x30, 1], "mode", "one".into()).await.unwrap();
-        memory.keep(&[0x30, 2], "mode", "two".into()).await.unwrap();
-        memory.keep(&[0x30, 1], "mode", "three".into()).await.unwrap();
+        assert_eq!(memory.recall("3001", "mode").unwrap(), None);
+        memory.keep("3001", "mode", "one".into()).await.unwrap();
+        memory.keep("3002", "mode", "two".into()).await.unwrap();
+        memory.keep("3001", "mode", "three".into()).await.unwrap();
         let memory = UnitMemory::new(directory.path());
-        assert_eq!(
-            memory.recall(&[0x30, 1], "mode").unwrap().as_deref(),
-            Some("three")
-        );
-        assert_eq!(memory.recall(&[0x30, 2], "mode").unwrap().as_deref(), Some("two"));
-        assert_eq!(memory.recall(&[0x30, 2], "name").unwrap(), None);
+        assert_eq!(memory.recall("3001", "mode").unwrap().as_deref(), Some("three"));
+        assert_eq!(memory.recall("3002", "mode").unwrap().as_deref(), Some("two"));
+        assert_eq!(memory.recall("3002", "name").unwrap(), None);
+        memory.keep("3002", "mode", String::new()).await.unwrap();
+        assert_eq!(memory.recall("3002", "mode").unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn texts_of_one_owner_do_not_get_into_each_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let memory = UnitMemory::new(directory.path());
+        let long = |digit: &str| digit.repeat(100_000);
+        for _ in 0..20 {
+            let (one, two) = tokio::join!(
+                memory.keep("3001", "mode", long("1")),
+                memory.keep("3001", "name", long("2"))
+            );
+            one.and(two).unwrap();
+            assert!(memory.recall("3001", "mode").unwrap() == Some(long("1")));
+            assert!(memory.recall("3001", "name").unwrap() == Some(long("2")));
+        }
     }
 }

@@ -182,8 +182,8 @@ pub enum CloseReason {
         /// How long.
         waited: Duration,
     },
-    /// The peer takes nothing of what we send.
-    #[error("the initiator took no byte of our responses for {0:?}")]
+    /// The peer takes nothing of what we send, or leaves a read of an aborted task unanswered.
+    #[error("what waits for the initiator to take or to give it has not moved for {0:?}")]
     ResponsesStuck(Duration),
     /// Ordered from outside.
     #[error("{}", describe(*.0))]

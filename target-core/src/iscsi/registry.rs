@@ -179,6 +179,14 @@ impl Node {
         self.registry().connections.len()
     }
 
+    /// Those of them that one transport carries.
+    #[must_use]
+    pub fn connections_over(&self, transport: &str) -> usize {
+        let registry = self.registry();
+        let entries = registry.connections.values();
+        entries.filter(|entry| entry.link.transport == transport).count()
+    }
+
     /// Connections that have not come to a session yet.
     #[must_use]
     pub fn logins(&self) -> Vec<LinkInfo> {

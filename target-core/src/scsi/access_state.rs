@@ -4,11 +4,12 @@
 //! counts for all logical units of the device. Which commands a port answers in which state is a column of the table of
 //! commands; here are the states, what they refuse with, and the ports that are in them.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use iscsi_proto::Tpgt;
 
+use super::kept_states::KeptState;
 use super::{Failure, Sense};
 
 /// State of a target port group.
@@ -39,7 +40,7 @@ pub(crate) enum Answered {
 /// Why the state of a group is what it is (SPC-4 §6.37, STATUS CODE).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
-pub(crate) enum StateCause {
+pub enum StateCause {
     /// It always was.
     None = 0,
     /// SET TARGET PORT GROUPS.
@@ -53,8 +54,9 @@ pub(crate) enum StateCause {
 pub(crate) struct PortGroups {
     /// Places for ports, of which some are free: commands look without a lock while ports come and go.
     places: Box<[Port]>,
-    /// Held while ports or states are changed, so that of two changes one comes after the other as a whole.
-    changing: Mutex<()>,
+    /// What initiators said of the states, also of groups that are not there now. Locked while ports or states are changed, so
+    /// that of two changes one comes after the other as a whole.
+    kept: Mutex<Vec<KeptState>>,
 }
 
 /// A target port and its group.
@@ -64,16 +66,20 @@ struct Port {
     tag: AtomicU16,
     /// An [`AccessState`]; read by every command.
     state: AtomicU8,
+    /// The [`AccessState`] that the administrator gave it.
+    configured: AtomicU8,
     cause: AtomicU8,
 }
 
 /// A group as it is now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct GroupView {
+pub struct GroupView {
     /// TARGET PORT GROUP, which is also the RELATIVE TARGET PORT IDENTIFIER of its one port and the portal group's tag.
-    pub(crate) number: u16,
-    pub(crate) state: AccessState,
-    pub(crate) cause: StateCause,
+    pub number: u16,
+    /// How well it reaches the units.
+    pub state: AccessState,
+    /// Who said so.
+    pub cause: StateCause,
 }
 
 impl AccessState {
@@ -110,16 +116,16 @@ impl PortGroups {
         let places = (0..PORTS_MAX.max(ports.len())).map(|_| Port::default());
         let groups = Self {
             places: places.collect(),
-            changing: Mutex::default(),
+            kept: Mutex::default(),
         };
         groups.replace(ports);
         groups
     }
 
-    /// Makes these the ports. Those that stay keep their states; new ones are active and optimized. `true` when that changed
-    /// anything. Ports beyond [`PORTS_MAX`] are left out.
+    /// Makes these the ports. Those that stay keep their states; new ones are active and optimized, or as an initiator had set
+    /// them when they were here before. `true` when that changed anything. Ports beyond [`PORTS_MAX`] are left out.
     pub(crate) fn replace(&self, wanted: &[Tpgt]) -> bool {
-        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        let kept = self.kept();
         let mut changed = false;
         for port in self.ports() {
             if !wanted.contains(&port.tpgt()) {
@@ -132,10 +138,12 @@ impl PortGroups {
                 continue;
             }
             if let Some(free) = self.places.iter().find(|port| port.tpgt() == Tpgt(0)) {
-                free.state
-                    .store(AccessState::ActiveOptimized as u8, Ordering::Relaxed);
+                let first = AccessState::ActiveOptimized as u8;
+                free.state.store(first, Ordering::Relaxed);
+                free.configured.store(first, Ordering::Relaxed);
                 free.cause.store(StateCause::None as u8, Ordering::Relaxed);
                 free.tag.store(tpgt.0, Ordering::Release);
+                self.apply(kept.iter().filter(|kept| kept.number == tpgt.0));
                 changed = true;
             }
         }
@@ -158,6 +166,10 @@ impl PortGroups {
         self.places.iter().filter(|port| port.tpgt() != Tpgt(0))
     }
 
+    fn kept(&self) -> MutexGuard<'_, Vec<KeptState>> {
+        self.kept.lock().expect("nothing panics while it is held")
+    }
+
     fn port(&self, tpgt: Tpgt) -> Option<&Port> {
         self.ports().find(|port| port.tpgt() == tpgt)
     }
@@ -169,15 +181,11 @@ impl PortGroups {
 
     /// All groups, ascending.
     pub(crate) fn view(&self) -> Vec<GroupView> {
-        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        let _whole = self.kept();
         let view = |port: &Port| GroupView {
             number: port.tpgt().0,
             state: port.state(),
-            cause: match port.cause.load(Ordering::Relaxed) {
-                1 => StateCause::Explicit,
-                2 => StateCause::Implicit,
-                _ => StateCause::None,
-            },
+            cause: port.cause(),
         };
         let mut view: Vec<_> = self.ports().map(view).collect();
         view.sort_by_key(|group| group.number);
@@ -186,15 +194,75 @@ impl PortGroups {
 
     /// Puts groups into states. `true` when that changed any; groups that are not here are ignored.
     pub(crate) fn set(&self, wanted: &[(u16, AccessState)], cause: StateCause) -> bool {
-        let _whole = self.changing.lock().expect("nothing panics while it is held");
+        let mut kept = self.kept();
         let mut changed = false;
         for (number, state) in wanted {
-            if let Some(port) = self.port(Tpgt(*number))
-                && port.state.swap(*state as u8, Ordering::AcqRel) != *state as u8
-            {
+            let Some(port) = self.port(Tpgt(*number)) else {
+                continue;
+            };
+            if cause == StateCause::Implicit {
+                port.configured.store(*state as u8, Ordering::Relaxed);
+            }
+            if port.state.swap(*state as u8, Ordering::AcqRel) != *state as u8 {
                 port.cause.store(cause as u8, Ordering::Relaxed);
                 changed = true;
             }
+        }
+        *kept = self.kept_with(&kept, &[]);
+        changed
+    }
+
+    /// What of the states is an initiator's will, once these were set by one.
+    pub(crate) fn kept_after(&self, wanted: &[(u16, AccessState)]) -> Vec<KeptState> {
+        self.kept_with(&self.kept(), wanted)
+    }
+
+    fn kept_with(&self, before: &[KeptState], wanted: &[(u16, AccessState)]) -> Vec<KeptState> {
+        let absent = before.iter().filter(|kept| !self.contains(Tpgt(kept.number)));
+        let here = self.ports().filter_map(|port| {
+            let number = port.tpgt().0;
+            let last = wanted.iter().rfind(|(group, _)| *group == number);
+            let state = last.map_or_else(|| port.state(), |(_, state)| *state);
+            let is_set = state != port.state() || port.cause() == StateCause::Explicit;
+            is_set.then(|| KeptState {
+                number,
+                state,
+                configured: port.configured(),
+            })
+        });
+        let mut kept: Vec<_> = here.chain(absent.copied()).collect();
+        kept.sort_by_key(|kept| kept.number);
+        kept
+    }
+
+    /// Puts groups back into the states that initiators set. One that is configured otherwise than then keeps what it has.
+    pub(crate) fn restore(&self, kept: &[KeptState]) {
+        let mut before = self.kept();
+        self.apply(kept.iter());
+        *before = kept.to_vec();
+    }
+
+    fn apply<'a>(&self, kept: impl Iterator<Item = &'a KeptState>) {
+        for kept in kept {
+            if let Some(port) = self.port(Tpgt(kept.number))
+                && port.configured() == kept.configured
+            {
+                port.state.store(kept.state as u8, Ordering::Release);
+                port.cause.store(StateCause::Explicit as u8, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Puts every group whose state an initiator set back into the one that the administrator gave it. `true` when that
+    /// changed any.
+    pub(crate) fn reset(&self) -> bool {
+        let mut kept = self.kept();
+        kept.clear();
+        let mut changed = false;
+        for port in self.ports().filter(|port| port.cause() == StateCause::Explicit) {
+            let configured = port.configured() as u8;
+            changed |= port.state.swap(configured, Ordering::AcqRel) != configured;
+            port.cause.store(StateCause::Implicit as u8, Ordering::Relaxed);
         }
         changed
     }
@@ -207,6 +275,18 @@ impl Port {
 
     fn state(&self) -> AccessState {
         AccessState::from_code(self.state.load(Ordering::Acquire)).expect("only states are stored")
+    }
+
+    fn configured(&self) -> AccessState {
+        AccessState::from_code(self.configured.load(Ordering::Relaxed)).expect("only states are stored")
+    }
+
+    fn cause(&self) -> StateCause {
+        match self.cause.load(Ordering::Relaxed) {
+            1 => StateCause::Explicit,
+            2 => StateCause::Implicit,
+            _ => StateCause::None,
+        }
     }
 }
 
@@ -270,5 +350,47 @@ mod tests {
         assert_eq!(groups.state(Tpgt(7)), AccessState::Standby);
         let causes: Vec<_> = groups.view().iter().map(|group| group.cause).collect();
         assert_eq!(causes, [StateCause::None, StateCause::Explicit]);
+    }
+
+    #[test]
+    fn what_initiators_set_comes_back_unless_the_administrator_changed_his_mind() {
+        let start = |seventh| {
+            let groups = PortGroups::new(&[Tpgt(1), Tpgt(7)]);
+            groups.set(&[(7, seventh)], StateCause::Implicit);
+            groups
+        };
+        let groups = start(AccessState::Standby);
+        assert_eq!(groups.kept_after(&[]), []);
+        let wanted = [(7, AccessState::Unavailable), (7, AccessState::ActiveOptimized)];
+        let kept = groups.kept_after(&wanted);
+        groups.set(&wanted, StateCause::Explicit);
+        assert_eq!(groups.kept_after(&[]), kept);
+        let again = start(AccessState::Standby);
+        again.restore(&kept);
+        assert_eq!(again.view(), groups.view());
+        assert_eq!(again.state(Tpgt(7)), AccessState::ActiveOptimized);
+        let otherwise = start(AccessState::ActiveNonOptimized);
+        otherwise.restore(&kept);
+        assert_eq!(otherwise.state(Tpgt(7)), AccessState::ActiveNonOptimized);
+        assert!(again.reset());
+        assert_eq!(again.state(Tpgt(7)), AccessState::Standby);
+        assert!(!again.reset());
+        assert_eq!(again.kept_after(&[]), []);
+    }
+
+    #[test]
+    fn a_group_that_comes_back_is_as_an_initiator_left_it() {
+        let groups = PortGroups::new(&[Tpgt(1), Tpgt(7)]);
+        groups.set(&[(7, AccessState::Standby)], StateCause::Explicit);
+        groups.replace(&[Tpgt(1)]);
+        groups.set(&[(1, AccessState::Unavailable)], StateCause::Explicit);
+        let kept: Vec<_> = groups.kept_after(&[]).iter().map(|kept| kept.number).collect();
+        assert_eq!(kept, [1, 7], "of the absent one too");
+        groups.replace(&[Tpgt(7)]);
+        assert_eq!(groups.state(Tpgt(7)), AccessState::Standby);
+        assert_eq!(groups.view()[0].cause, StateCause::Explicit);
+        groups.reset();
+        groups.replace(&[Tpgt(1)]);
+        assert_eq!(groups.state(Tpgt(1)), AccessState::ActiveOptimized);
     }
 }

@@ -17,6 +17,10 @@ pub enum UnitAttention {
     MediumChanged,
     /// 2a/01
     ModeParametersChanged,
+    /// 2a/02
+    LogParametersChanged,
+    /// 2a/10
+    TimestampChanged,
     /// 2a/06
     AccessStateChanged,
     /// 2a/03: CLEAR.
@@ -52,6 +56,8 @@ impl UnitAttention {
             Self::NexusLoss => Sense::I_T_NEXUS_LOSS_OCCURRED,
             Self::MediumChanged => Sense::NOT_READY_TO_READY_CHANGE,
             Self::ModeParametersChanged => Sense::MODE_PARAMETERS_CHANGED,
+            Self::LogParametersChanged => Sense::LOG_PARAMETERS_CHANGED,
+            Self::TimestampChanged => Sense::TIMESTAMP_CHANGED,
             Self::AccessStateChanged => Sense::ASYMMETRIC_ACCESS_STATE_CHANGED,
             Self::SoftThresholdReached => Sense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED,
             Self::IdentifierChanged => Sense::DEVICE_IDENTIFIER_CHANGED,
@@ -72,6 +78,8 @@ impl UnitAttention {
             Self::PowerOn | Self::Reset | Self::LogicalUnitReset | Self::NexusLoss => true,
             Self::MediumChanged
             | Self::ModeParametersChanged
+            | Self::LogParametersChanged
+            | Self::TimestampChanged
             | Self::AccessStateChanged
             | Self::SoftThresholdReached
             | Self::IdentifierChanged
@@ -104,6 +112,8 @@ impl UnitAttention {
             Self::NexusLoss => 3,
             Self::MediumChanged
             | Self::ModeParametersChanged
+            | Self::LogParametersChanged
+            | Self::TimestampChanged
             | Self::AccessStateChanged
             | Self::SoftThresholdReached
             | Self::IdentifierChanged
@@ -236,17 +246,22 @@ mod tests {
 
     #[test]
     fn every_condition_has_its_code() {
-        const CASES: [(UnitAttention, u8, u8); 13] = [
+        const CASES: [(UnitAttention, u8, u8); 18] = [
             (PowerOn, 0x29, 0x01),
             (Reset, 0x29, 0x00),
             (LogicalUnitReset, 0x29, 0x03),
             (NexusLoss, 0x29, 0x07),
             (MediumChanged, 0x28, 0x00),
             (ModeParametersChanged, 0x2a, 0x01),
+            (LogParametersChanged, 0x2a, 0x02),
             (ReservationsPreempted, 0x2a, 0x03),
             (ReservationsReleased, 0x2a, 0x04),
             (RegistrationsPreempted, 0x2a, 0x05),
+            (AccessStateChanged, 0x2a, 0x06),
             (CapacityChanged, 0x2a, 0x09),
+            (TimestampChanged, 0x2a, 0x10),
+            (SoftThresholdReached, 0x38, 0x07),
+            (IdentifierChanged, 0x3f, 0x05),
             (CommandsCleared, 0x2f, 0x00),
             (ReportedLunsChanged, 0x3f, 0x0e),
             (InquiryDataChanged, 0x3f, 0x03),

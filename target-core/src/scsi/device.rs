@@ -2,27 +2,34 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockWriteGuard};
 
 use bytes::Bytes;
 use iscsi_proto::pdu::{Function, TmfResponse};
 use iscsi_proto::{IscsiName, Lun, Tpgt};
+use tokio::sync::Semaphore;
 
 pub use iscsi_proto::pdu::TaskAttribute;
 
 use super::access_state::{AccessState, GroupView, PortGroups, StateCause};
 use super::copy::CopyService;
+use super::kept_states::KeptState;
 use super::lu::same;
-use super::{LogicalUnit, UnitAttention, engine};
+use super::{Failure, LogicalUnit, NonVolatileMemory, Sense, UnitAttention, engine, kept_states};
 use crate::metrics::Ended;
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
-use crate::transfer::Transfer;
+use crate::transfer::{AbortSignal, Transfer};
 
 /// A SCSI target device with one target port per portal group, each alone in a target port group.
 #[derive(Debug)]
 pub struct TargetDevice {
     name: IscsiName,
     ports: PortGroups,
+    /// Where states that initiators set outlive the program.
+    memory: OnceLock<Arc<dyn NonVolatileMemory>>,
+    /// One permit: of two changes of states one is kept and made before the other.
+    turn: Semaphore,
     management_url: OnceLock<String>,
     /// Logical units by number. Read by every command, for the time of one look-up.
     luns: RwLock<BTreeMap<u16, Arc<LogicalUnit>>>,
@@ -65,6 +72,8 @@ impl TargetDevice {
         Arc::new(Self {
             name,
             ports: PortGroups::new(ports),
+            memory: OnceLock::new(),
+            turn: Semaphore::new(1),
             management_url: OnceLock::new(),
             luns: RwLock::default(),
             nexuses: Mutex::default(),
@@ -314,16 +323,81 @@ impl TargetDevice {
         }
     }
 
-    /// The same by command of a nexus, which need not be told, for several groups.
-    pub(crate) fn set_access_states(&self, wanted: &[(u16, AccessState)], by: &Arc<NexusId>) {
+    /// Gives it a memory that outlives the program, and puts its portal groups back into the states that initiators had set
+    /// by SET TARGET PORT GROUPS. To be called when it has its portal groups and their first states, and before it is used;
+    /// only the first memory counts.
+    ///
+    /// # Errors
+    /// What is there cannot be read or understood. The states are the administrator's then.
+    pub fn remember(&self, memory: &Arc<dyn NonVolatileMemory>) -> io::Result<()> {
+        self.memory.get_or_init(|| Arc::clone(memory));
+        let Some(text) = memory.recall(self.name.as_str(), ACCESS_STATES)? else {
+            return Ok(());
+        };
+        let kept = kept_states::from_text(&text).ok_or_else(|| {
+            io::Error::other(format!(
+                "what was kept as {ACCESS_STATES} of {} is unknown here",
+                self.name
+            ))
+        })?;
+        self.ports.restore(&kept);
+        Ok(())
+    }
+
+    /// The same by command of a nexus, which need not be told, for several groups. Durable when this returns; on an error
+    /// nothing was changed. `Aborted` only while it waits for its turn.
+    pub(crate) async fn set_access_states(
+        &self,
+        wanted: &[(u16, AccessState)],
+        by: &Arc<NexusId>,
+        abort: &AbortSignal,
+    ) -> Result<(), Failure> {
+        let turn = tokio::select! {
+            biased;
+            () = abort.fired() => return Err(Failure::Aborted),
+            turn = self.turn.acquire() => turn,
+        };
+        let _turn = turn.expect("nobody closes it");
+        let kept = self.ports.kept_after(wanted);
+        if kept != self.ports.kept_after(&[]) {
+            self.keep_access_states(&kept).await?;
+        }
         if self.ports.set(wanted, StateCause::Explicit) {
             tracing::info!(nexus = %by.initiator, ?wanted, "target port groups changed their states");
             self.raise_everywhere(UnitAttention::AccessStateChanged, Some(by));
         }
+        Ok(())
+    }
+
+    /// The administrator takes back what initiators set: each of these groups is in the state again that it was given at
+    /// first, and every nexus is told when that changed any (2A/06). Durable when this returns.
+    ///
+    /// # Errors
+    /// It could not be made durable, and nothing was changed.
+    pub async fn reset_access_states(&self) -> Result<(), Failure> {
+        let _turn = self.turn.acquire().await.expect("nobody closes it");
+        self.keep_access_states(&[]).await?;
+        if self.ports.reset() {
+            self.raise_everywhere(UnitAttention::AccessStateChanged, None);
+        }
+        Ok(())
+    }
+
+    async fn keep_access_states(&self, states: &[KeptState]) -> Result<(), Failure> {
+        let Some(memory) = self.memory.get() else {
+            return Ok(());
+        };
+        let text = kept_states::to_text(states);
+        let kept = memory.keep(self.name.as_str(), ACCESS_STATES, text).await;
+        kept.map_err(|error| {
+            tracing::error!(target = %self.name, %error, "states of target port groups could not be saved");
+            Sense::INTERNAL_TARGET_FAILURE.into()
+        })
     }
 
     /// Target port groups and their states.
-    pub(crate) fn port_groups(&self) -> Vec<GroupView> {
+    #[must_use]
+    pub fn port_groups(&self) -> Vec<GroupView> {
         self.ports.view()
     }
 
@@ -440,6 +514,9 @@ impl From<TmfResponse> for TmfOutcome {
         }
     }
 }
+
+/// The name that states of target port groups are kept by.
+const ACCESS_STATES: &str = "access-states";
 
 const UNPOISONED: &str = "nothing panics while it is held";
 

@@ -15,7 +15,7 @@ use super::task_set::{Claim, TaskIdentity, TaskTicket};
 use super::{Failure, LogicalUnit, ScsiTask, Sense, SenseKey, TargetDevice, TaskAttribute, UnitAttention};
 use crate::metrics::{CommandKind, Ended};
 use crate::nexus::NexusId;
-use crate::transfer::Transfer;
+use crate::transfer::{AbortSignal, Transfer};
 
 /// What a command runs on.
 #[derive(Debug)]
@@ -117,9 +117,13 @@ impl CommandContext<'_> {
         self.device.port_groups()
     }
 
-    /// Puts target port groups into asymmetric access states; the other nexuses are told.
-    pub(crate) fn set_access_states(&self, wanted: &[(u16, AccessState)]) {
-        self.device.set_access_states(wanted, self.nexus);
+    /// Puts target port groups into asymmetric access states, durably; the other nexuses are told.
+    pub(crate) async fn set_access_states(
+        &self,
+        wanted: &[(u16, AccessState)],
+        abort: &AbortSignal,
+    ) -> Result<(), Failure> {
+        self.device.set_access_states(wanted, self.nexus, abort).await
     }
 
     /// Where the device is managed over the network, if anywhere.

@@ -19,6 +19,7 @@ use super::reservations::{KeptReservations, ReservationKeeper, Reservations, Res
 use super::self_test::{SelfTestEnd, SelfTests};
 use super::statistics::Statistics;
 use super::task_set::TaskSet;
+use super::timestamp::DeviceClock;
 use super::{Failure, MarkKeeper, SanitizeMark, Sense, SoftThreshold, UnitAttention};
 use crate::nexus::NexusId;
 
@@ -74,6 +75,7 @@ pub struct LogicalUnit {
     identifying: Mutex<Identifying>,
     memory: OnceLock<Arc<dyn NonVolatileMemory>>,
     statistics: Statistics,
+    clock: DeviceClock,
     /// The soft threshold was reached, and all were told.
     threshold_reached: AtomicBool,
     medium: Mutex<Medium>,
@@ -120,6 +122,7 @@ impl LogicalUnit {
             identifying: Mutex::default(),
             memory: OnceLock::new(),
             statistics: Statistics::default(),
+            clock: DeviceClock::default(),
             threshold_reached: AtomicBool::new(false),
             medium: Mutex::default(),
             erasure: Erasure::default(),
@@ -154,7 +157,7 @@ impl LogicalUnit {
         }
     }
 
-    /// The unit's name in a [`KeepRequest`](super::KeepRequest): its NAA identifier in hexadecimal digits.
+    /// The unit's name where something is kept for it: its NAA identifier in hexadecimal digits.
     #[must_use]
     pub fn kept_as(&self) -> String {
         self.config.naa.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -244,7 +247,7 @@ impl LogicalUnit {
     /// # Errors
     /// What is there cannot be read or understood.
     pub fn remember(&self, memory: &Arc<dyn NonVolatileMemory>) -> io::Result<()> {
-        let recall = |what| memory.recall(&self.config.naa, what);
+        let recall = |what| memory.recall(&self.kept_as(), what);
         let unknown = |what: &str| io::Error::other(format!("what was kept as {what} is unknown here"));
         if let Some(text) = recall(MODE_PARAMETERS)? {
             let saved = ModeParameters::from_text(&text).ok_or_else(|| unknown(MODE_PARAMETERS))?;
@@ -266,6 +269,11 @@ impl LogicalUnit {
     /// What it has done so far.
     pub(crate) fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// Its clock.
+    pub(crate) fn clock(&self) -> &DeviceClock {
+        &self.clock
     }
 
     /// Whether it offers logical block provisioning.
@@ -304,7 +312,7 @@ impl LogicalUnit {
 
     async fn keep(&self, what: &'static str, text: String) -> Result<(), Failure> {
         let memory = self.memory.get().expect("asked for where it can be kept alone");
-        memory.keep(&self.config.naa, what, text).await.map_err(|error| {
+        memory.keep(&self.kept_as(), what, text).await.map_err(|error| {
             tracing::error!(serial = self.config.serial, %error, "{what} could not be saved");
             Sense::INTERNAL_TARGET_FAILURE.into()
         })
@@ -447,6 +455,10 @@ impl LogicalUnit {
         self.reservations.reset();
         self.copies.forget_all();
         self.self_tests.abort(SelfTestEnd::AbortedOtherwise);
+        // A hard reset sets the clock anew, one of the unit does not.
+        if told != UnitAttention::LogicalUnitReset {
+            self.clock.reset();
+        }
         {
             let mut mode = self.mode();
             mode.current = mode.saved;

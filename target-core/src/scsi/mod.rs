@@ -9,6 +9,7 @@ mod device;
 mod engine;
 mod erasure;
 mod identifying;
+mod kept_states;
 mod lu;
 mod medium;
 mod multimedia;
@@ -25,11 +26,12 @@ mod task_set;
 #[cfg(test)]
 pub(crate) mod testing;
 mod thin;
+mod timestamp;
 
 #[cfg(test)]
 mod tests;
 
-pub use access_state::AccessState;
+pub use access_state::{AccessState, GroupView, StateCause};
 pub use attention::UnitAttention;
 pub use device::{ScsiTask, TargetDevice, TaskAttribute, TmfOutcome};
 pub use engine::command_name;

@@ -288,6 +288,8 @@ impl Sense {
     pub const POWER_ON_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x01);
     pub const DEVICE_RESET_FUNCTION_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x03);
     pub const I_T_NEXUS_LOSS_OCCURRED: Self = Self::new(SenseKey::UnitAttention, 0x29, 0x07);
+    pub const LOG_PARAMETERS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x02);
+    pub const TIMESTAMP_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x10);
     pub const MODE_PARAMETERS_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x01);
     pub const ASYMMETRIC_ACCESS_STATE_CHANGED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x06);
     pub const RESERVATIONS_PREEMPTED: Self = Self::new(SenseKey::UnitAttention, 0x2a, 0x03);

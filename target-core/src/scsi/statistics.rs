@@ -1,4 +1,4 @@
-//! What a unit has done since it exists, for LOG SENSE.
+//! What a unit has done since it exists or LOG SELECT set its counters back, for LOG SENSE.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,6 +32,13 @@ impl Statistics {
         };
         commands.fetch_add(1, Ordering::Relaxed);
         moved.fetch_add(blocks, Ordering::Relaxed);
+    }
+
+    /// They begin anew. Whether any had counted something.
+    pub(crate) fn reset(&self) -> bool {
+        let all = [&self.reads, &self.writes, &self.blocks_read, &self.blocks_written];
+        let old = all.map(|counter| counter.swap(0, Ordering::Relaxed));
+        old.into_iter().any(|count| count != 0)
     }
 
     /// The counters now.

@@ -51,10 +51,10 @@ pub(crate) fn faulty(blocks: u64) -> (Arc<TargetDevice>, Arc<FaultStore>) {
     (device(&[unit]), store)
 }
 
-/// What units keep, for as long as the test.
+/// What units and devices keep, for as long as the test.
 #[derive(Debug, Default)]
 pub(crate) struct TestMemory {
-    kept: Mutex<HashMap<(Vec<u8>, String), String>>,
+    kept: Mutex<HashMap<(String, String), String>>,
     /// From now on nothing can be kept.
     pub(crate) is_full: AtomicBool,
 }
@@ -66,16 +66,16 @@ impl TestMemory {
 }
 
 impl NonVolatileMemory for TestMemory {
-    fn recall(&self, unit: &[u8], what: &str) -> io::Result<Option<String>> {
+    fn recall(&self, owner: &str, what: &str) -> io::Result<Option<String>> {
         let kept = self.kept.lock().unwrap();
-        Ok(kept.get(&(unit.to_vec(), what.to_owned())).cloned())
+        Ok(kept.get(&(owner.to_owned(), what.to_owned())).cloned())
     }
 
-    fn keep(&self, unit: &[u8], what: &'static str, text: String) -> Keeping {
+    fn keep(&self, owner: &str, what: &'static str, text: String) -> Keeping {
         if self.is_full.load(Ordering::Relaxed) {
             return Box::pin(async { Err(io::Error::other("full")) });
         }
-        let key = (unit.to_vec(), what.to_owned());
+        let key = (owner.to_owned(), what.to_owned());
         self.kept.lock().unwrap().insert(key, text);
         Box::pin(async { Ok(()) })
     }

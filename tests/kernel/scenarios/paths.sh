@@ -63,6 +63,10 @@ the_tools_print_what_the_standard_says() {
   sg_senddiag --test "$disk"
   sg_ident --set <<<'rack 7' "$disk"
   expect 'identifying information' 'rack 7' "$(sg_ident --ascii "$disk" | sed -n 1p)"
+  sg_timestamp "$disk"
+  sg_timestamp --milliseconds=1000000 "$disk"
+  expect 'who set the clock' 1 "$(sg_timestamp --origin "$disk" | grep -c 'SET TIMESTAMP')"
+  sg_logs --reset "$disk"
   sg_luns "$disk"
   sg_turs "$disk"
 }

@@ -32,6 +32,8 @@ async fn what_goes_over_rdma_is_counted_as_that() {
         assert_eq!((status, came), (0, vec![0x5a; 8 * BLOCK]));
     }
 
+    let over = ["iser", "tcp"].map(|transport| served.node.connections_over(transport));
+    assert_eq!(over, [1, 0]);
     let mut exposition = Exposition::default();
     exposition.node(&served.node);
     let text = exposition.into_text();

@@ -48,6 +48,17 @@ async fn two_paths_with_probes_for_offloads() {
     }
     assert_eq!(names[0], names[1]);
 
+    // What it looks for before it uses an offload, and what it warns about where it is missing.
+    for page in [0x00, 0x80, 0x86, 0x8f, 0xb0, 0xb1, 0xb2] {
+        let end = first.command(cdb::vpd(page, 255)).read(255).run().await.good();
+        assert_eq!(end.data[1], page);
+    }
+    for page in [0x08, 0x0a, 0x1c] {
+        let sense = cdb::cdb(&[0x1a, 0, page, 0, 192]);
+        let end = first.command(sense).read(192).run().await.good();
+        assert_eq!(end.data[4 + usize::from(end.data[3])] & 0x3f, page);
+    }
+
     // REPORT TARGET PORT GROUPS: one group, active and optimized.
     let report = cdb::cdb(&[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 2]);
     let groups = first.command(report).read(512).run().await.good().data;

@@ -1,6 +1,7 @@
 //! `/api/v1`: every route with its description, registered together, so that the document cannot say anything else.
 
 mod access;
+mod access_states;
 mod config;
 mod events;
 mod extract;
@@ -36,6 +37,7 @@ pub(crate) fn routes() -> (Router<Web>, OpenApi) {
     config::add(&mut routes);
     sessions::add(&mut routes);
     reservations::add(&mut routes);
+    access_states::add(&mut routes);
     jobs::add(&mut routes);
     traces::add(&mut routes);
     events::add(&mut routes);

@@ -190,6 +190,7 @@ fn rows(web: &Web, wanted: Wanted) -> (Vec<Row>, Option<u64>) {
 /// What an event is called, and how it is shown.
 const fn words(kind: EventKind) -> (&'static str, &'static str) {
     match kind {
+        EventKind::AccessStatesReset => ("Access states reset", "warn"),
         EventKind::Changed => ("Changed", ""),
         EventKind::Grown => ("Grown", "ok"),
         EventKind::JobCancelled => ("Work cancelled", "warn"),
@@ -226,13 +227,14 @@ fn kind<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Even
 }
 
 /// In the order of the filter: what one looks for first.
-const KINDS: [EventKind; 20] = [
+const KINDS: [EventKind; 21] = [
     EventKind::LoginFailed,
     EventKind::LoggedIn,
     EventKind::SessionEnded,
     EventKind::Kicked,
     EventKind::Changed,
     EventKind::Grown,
+    EventKind::AccessStatesReset,
     EventKind::ReservationsCleared,
     EventKind::JobStarted,
     EventKind::JobEnded,

@@ -1,8 +1,8 @@
 //! Nexuses, the LUN map and task management, by what an initiator is told.
 
 use super::*;
-use crate::scsi::testing::{Command, connection, device, nexus, sense, status, unit};
-use crate::scsi::{Outcome, Status};
+use crate::scsi::testing::{Command, TestMemory, connection, device, nexus, sense, status, unit};
+use crate::scsi::{NonVolatileMemory, Outcome, Status};
 use crate::transfer::TaskEvent;
 
 /// TEST UNIT READY: the code it is told, or `None` when all is well.
@@ -36,7 +36,7 @@ fn pending_write(
 ) -> (
     impl Future<Output = Ended> + use<>,
     crate::scsi::testing::Connection,
-    crate::transfer::AbortSignal,
+    AbortSignal,
 ) {
     let (setup, connection) = connection(0, 512, vec![0; 512], 0);
     let abort = setup.abort.clone();
@@ -240,4 +240,43 @@ async fn a_late_detach_does_not_touch_the_session_that_took_over() {
         _ = &mut write => panic!("it waits for data"),
         event = connection.event() => assert!(matches!(event, Some(TaskEvent::Get { .. }))),
     }
+}
+
+/// SET TARGET PORT GROUPS for group 1.
+async fn set_state(device: &Arc<TargetDevice>, by: &Arc<NexusId>, state: u8) -> Outcome {
+    let list = [0, 0, 0, 0, state, 0, 0, 1];
+    let set = Command::new(0, &[0xa4, 0x0a, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0]).sending(&list);
+    set.run(device, by).await.0
+}
+
+#[tokio::test]
+async fn states_that_a_nexus_set_are_those_of_the_next_device_of_that_name() {
+    let memory = TestMemory::shared();
+    let (device, one, two) = settled().await;
+    device.remember(&memory).unwrap();
+    assert_eq!(status(&set_state(&device, &one, 2).await), Status::Good);
+    assert_eq!(told(&device, &two, 0).await, Some((0x2a, 0x06)));
+    let again = crate::scsi::testing::device(&[unit(64)]);
+    again.remember(&memory).unwrap();
+    assert_eq!(again.port_groups(), device.port_groups());
+    assert_eq!(again.port_groups()[0].state, AccessState::Standby);
+    again.reset_access_states().await.unwrap();
+    let reset = crate::scsi::testing::device(&[unit(64)]);
+    reset.remember(&memory).unwrap();
+    assert_eq!(reset.port_groups()[0].state, AccessState::ActiveOptimized);
+    assert_eq!(reset.port_groups()[0].cause, StateCause::None);
+}
+
+#[tokio::test]
+async fn a_state_that_cannot_be_kept_is_not_set() {
+    let full = Arc::new(TestMemory::default());
+    let memory: Arc<dyn NonVolatileMemory> = Arc::clone(&full) as _;
+    let (device, one, two) = settled().await;
+    device.remember(&memory).unwrap();
+    full.is_full.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(sense(&set_state(&device, &one, 2).await).code, (0x44, 0x00));
+    assert_eq!(device.port_groups()[0].state, AccessState::ActiveOptimized);
+    assert_eq!(told(&device, &two, 0).await, None);
+    // What is so already need not be kept.
+    assert_eq!(status(&set_state(&device, &one, 0).await), Status::Good);
 }

@@ -36,7 +36,10 @@ pub(crate) async fn run(
         return Err(Cdb::invalid_field(2));
     }
     let reply = match (context.addressed_unit(), evpd) {
-        (Some(unit), false) => standard(unit.config(), unit.is_protected()),
+        (Some(unit), false) => {
+            let has_ports = context.port_groups().len() > 1;
+            standard(unit.config(), unit.is_protected(), has_ports)
+        }
         (None, false) => standard_without_unit(),
         (Some(unit), true) => vpd::page(
             page_code,
@@ -57,7 +60,7 @@ pub(crate) async fn run(
     data.put_parameters(&reply, usize::from(cdb.u16_at(3))).await
 }
 
-fn standard(config: &UnitConfig, is_protected: bool) -> Vec<u8> {
+fn standard(config: &UnitConfig, is_protected: bool, has_ports: bool) -> Vec<u8> {
     let mut reply = vec![0; STANDARD_LEN];
     reply[0] = config.device_type.code();
     reply[1] = if config.removable { RMB } else { 0 };
@@ -70,6 +73,7 @@ fn standard(config: &UnitConfig, is_protected: bool) -> Vec<u8> {
             DeviceType::Disk => THIRD_PARTY_COPY,
         }
         | if is_protected { PROTECT } else { 0 };
+    reply[6] = if has_ports { MULTIP } else { 0 };
     reply[7] = CMDQUE;
     pad(&mut reply[8..16], &config.vendor);
     pad(&mut reply[16..32], &config.product);
@@ -120,6 +124,8 @@ const PROTECT: u8 = 0x01;
 const TPGS_IMPLICIT_AND_EXPLICIT: u8 = 0x30;
 /// 3PC: copies by EXTENDED COPY and by token.
 const THIRD_PARTY_COPY: u8 = 0x08;
+/// There is more than one target port.
+const MULTIP: u8 = 0x10;
 /// The unit has a task set that takes more than one command.
 const CMDQUE: u8 = 0x02;
 
@@ -135,24 +141,25 @@ mod tests {
 
     #[test]
     fn standard_data_name_the_unit_and_its_standards() {
-        let reply = standard(&config(), false);
+        let reply = standard(&config(), false, false);
         assert_eq!(reply[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x38, 0, 0x02]);
         assert_eq!(&reply[8..36], b"LUNAPORTdisk            0001");
         assert_eq!(reply[36..58], [0; 22]);
         assert_eq!(reply[58..66], [0x00, 0xa0, 0x09, 0x60, 0x04, 0x60, 0x04, 0xc0]);
         assert_eq!(reply[66..], [0; 30]);
-        assert_eq!(standard(&config(), true)[5], 0x39);
+        assert_eq!(standard(&config(), true, false)[5], 0x39);
+        assert_eq!(standard(&config(), false, true)[6], 0x10);
         let removable = UnitConfig {
             removable: true,
             ..config()
         };
-        assert_eq!(standard(&removable, false)[1], 0x80);
+        assert_eq!(standard(&removable, false, false)[1], 0x80);
         let drive = UnitConfig {
             device_type: DeviceType::Cdrom,
             ..removable
         };
-        assert_eq!(standard(&drive, false)[..2], [0x05, 0x80]);
-        assert_eq!(standard(&drive, false)[64..66], [0x04, 0xe0]);
+        assert_eq!(standard(&drive, false, false)[..2], [0x05, 0x80]);
+        assert_eq!(standard(&drive, false, false)[64..66], [0x04, 0xe0]);
     }
 
     #[test]

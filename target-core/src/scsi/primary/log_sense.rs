@@ -2,6 +2,10 @@
 
 use backstores::Space;
 
+use super::log_pages::{
+    self, BINARY_LIST, DS, EXCEPTIONS, PROVISIONING, PageCode, SELF_TESTS, SPF, STATISTICS, SUPPORTED_PAGES,
+    SUPPORTED_SUBPAGES,
+};
 use crate::scsi::access_state::Answered;
 use crate::scsi::cdb::Cdb;
 use crate::scsi::engine::CommandContext;
@@ -32,10 +36,7 @@ pub(crate) async fn run(
     data: &mut Transfer,
 ) -> Result<(), Failure> {
     let unit = context.unit();
-    if !matches!(cdb.bits(2, 7, 6), CUMULATIVE | DEFAULT_CUMULATIVE) {
-        // Thresholds of log parameters are not kept.
-        return Err(Cdb::invalid_bit(2, 7));
-    }
+    // PAGE CONTROL tells values of counters from their thresholds; of lists, which all parameters here are, it is ignored.
     let code = (cdb.u8_at(2) & 0x3f, cdb.u8_at(3));
     let first = cdb.u16_at(5);
     let page = match code {
@@ -49,7 +50,9 @@ pub(crate) async fn run(
         SELF_TESTS => parameters(code, first, &self_tests(unit))?,
         STATISTICS => parameters(code, first, &[(1, statistics(unit.statistics().counts()))])?,
         EXCEPTIONS => parameters(code, first, &[(0, NO_EXCEPTION.to_vec())])?,
-        (page, _) if PAGES.iter().any(|(known, _)| *known == page) => return Err(Cdb::invalid_field(3)),
+        (page, _) if log_pages::pages(unit).any(|(known, _)| known == page) => {
+            return Err(Cdb::invalid_field(3));
+        }
         _ => return Err(Cdb::invalid_bit(2, 5)),
     };
     data.put_parameters(&page, usize::from(cdb.u16_at(7))).await
@@ -59,7 +62,7 @@ pub(crate) async fn run(
 type Parameter = (u16, Vec<u8>);
 
 /// The page of these parameters from `first` on. Behind the last one none can be asked for.
-fn parameters(code: (u8, u8), first: u16, all: &[Parameter]) -> Result<Vec<u8>, Failure> {
+fn parameters(code: PageCode, first: u16, all: &[Parameter]) -> Result<Vec<u8>, Failure> {
     if all.iter().all(|(number, _)| *number < first) && first != 0 {
         return Err(Cdb::invalid_field(5));
     }
@@ -70,10 +73,12 @@ fn parameters(code: (u8, u8), first: u16, all: &[Parameter]) -> Result<Vec<u8>, 
         body.extend([BINARY_LIST, length]);
         body.extend(value);
     }
-    Ok(page(code, &body))
+    let mut page = page(code, &body);
+    page[0] |= DS;
+    Ok(page)
 }
 
-fn page((code, subpage): (u8, u8), body: &[u8]) -> Vec<u8> {
+fn page((code, subpage): PageCode, body: &[u8]) -> Vec<u8> {
     let [high, low] = u16::try_from(body.len()).expect("pages are short").to_be_bytes();
     let subpage_format = if subpage == 0 { 0 } else { SPF };
     [&[code | subpage_format, subpage, high, low], body].concat()
@@ -81,15 +86,14 @@ fn page((code, subpage): (u8, u8), body: &[u8]) -> Vec<u8> {
 
 /// Page 00h, with or without subpages.
 fn supported(unit: &LogicalUnit, subpages: bool) -> Vec<u8> {
-    let here = |page: &&(u8, u8)| **page != PROVISIONING || unit.is_thin();
-    let pages = PAGES.iter().filter(here);
+    let pages = log_pages::pages(unit);
     if subpages {
-        let body: Vec<u8> = pages.flat_map(|(code, subpage)| [*code, *subpage]).collect();
+        let body: Vec<u8> = pages.flat_map(|(code, subpage)| [code, subpage]).collect();
         page(SUPPORTED_SUBPAGES, &body)
     } else {
         let body: Vec<u8> = pages
             .filter(|(_, subpage)| *subpage == 0)
-            .map(|(code, _)| *code)
+            .map(|(code, _)| code)
             .collect();
         page(SUPPORTED_PAGES, &body)
     }
@@ -134,29 +138,6 @@ fn statistics(counts: Counts) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
 }
 
-/// PAGE CONTROL: values as they add up, and those they began with, which are the same here as none can be set.
-const CUMULATIVE: u8 = 0b01;
-const DEFAULT_CUMULATIVE: u8 = 0b11;
-
-const SUPPORTED_PAGES: (u8, u8) = (0x00, 0x00);
-const SUPPORTED_SUBPAGES: (u8, u8) = (0x00, 0xff);
-const PROVISIONING: (u8, u8) = (0x0c, 0x00);
-const SELF_TESTS: (u8, u8) = (0x10, 0x00);
-const STATISTICS: (u8, u8) = (0x19, 0x00);
-const EXCEPTIONS: (u8, u8) = (0x2f, 0x00);
-/// All pages, ascending.
-const PAGES: [(u8, u8); 6] = [
-    SUPPORTED_PAGES,
-    SUPPORTED_SUBPAGES,
-    PROVISIONING,
-    SELF_TESTS,
-    STATISTICS,
-    EXCEPTIONS,
-];
-
-const SPF: u8 = 0x40;
-/// FORMAT AND LINKING 11b: a list of bytes.
-const BINARY_LIST: u8 = 0x03;
 /// SCOPE of a resource: of this unit alone, or shared with others.
 const DEDICATED: u8 = 1;
 const NOT_DEDICATED: u8 = 2;
@@ -210,12 +191,23 @@ mod tests {
         // One that fails moves nothing.
         run(&device, 0, &[0x28, 0, 0, 1, 0, 0, 0, 0, 3, 0], &[]).await;
         let page = log(&device, 0x19, 0, 0).await;
-        assert_eq!(page[..8], [0x19, 0, 0, 68, 0, 1, 3, 64]);
+        assert_eq!(page[..8], [0x99, 0, 0, 68, 0, 1, 0x23, 64]);
         let numbers: Vec<u64> = page[8..]
             .chunks(8)
             .map(|number| u64::from_be_bytes(number.try_into().unwrap()))
             .collect();
         assert_eq!(numbers, [2, 1, 8, 6, 0, 0, 0, 0]);
+    }
+
+    #[tokio::test]
+    async fn lists_are_told_whatever_values_are_asked_for() {
+        let device = device(&[unit(4096)]);
+        let expected = log(&device, 0x2f, 0, 0).await;
+        assert_eq!(expected, [0xaf, 0, 0, 8, 0, 0, 0x23, 4, 0, 0, 0xff, 0]);
+        for control in 0..4 {
+            let cdb = [0x4d, 0, control << 6 | 0x2f, 0, 0, 0, 0, 2, 0, 0];
+            assert_eq!(run(&device, 0, &cdb, &[]).await.1, expected);
+        }
     }
 
     #[tokio::test]
@@ -228,7 +220,7 @@ mod tests {
         // 64 pages of 64 KiB are four sets of a mebibyte. What is left of the memory is not known.
         assert_eq!(
             log(&device, 0x0c, 0, 0).await,
-            [0x0c, 0, 0, 12, 0, 2, 3, 8, 0, 0, 0, 4, 1, 0, 0, 0]
+            [0x8c, 0, 0, 12, 0, 2, 0x23, 8, 0, 0, 0, 4, 1, 0, 0, 0]
         );
     }
 
@@ -238,7 +230,6 @@ mod tests {
         for (cdb, byte, bit) in [
             ([0x4d, 0, 0x0d | 0x40, 0, 0, 0, 0, 1, 0, 0], 2, Some(5)),
             ([0x4d, 0, 0x19 | 0x40, 1, 0, 0, 0, 1, 0, 0], 3, None),
-            ([0x4d, 0, 0x19, 0, 0, 0, 0, 1, 0, 0], 2, Some(7)),
             ([0x4d, 0, 0x19 | 0x40, 0, 0, 0, 2, 1, 0, 0], 5, None),
             ([0x4d, 1, 0x19 | 0x40, 0, 0, 0, 0, 1, 0, 0], 1, Some(0)),
         ] {

@@ -100,6 +100,8 @@ pub(crate) enum ModePage {
     Caching,
     /// Control (0Ah).
     Control,
+    /// Control Extension (0Ah, 01h).
+    ControlExtension,
     /// Informational Exceptions Control (1Ch).
     InformationalExceptions,
     /// Logical Block Provisioning (1Ch, 02h).
@@ -110,11 +112,12 @@ pub(crate) enum ModePage {
 
 impl ModePage {
     /// All pages, ascending, as page code 3Fh returns them.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::ErrorRecovery,
         Self::DisconnectReconnect,
         Self::Caching,
         Self::Control,
+        Self::ControlExtension,
         Self::InformationalExceptions,
         Self::Provisioning,
         Self::Capabilities,
@@ -125,7 +128,9 @@ impl ModePage {
         let has_threshold = subject.soft_threshold.is_some();
         let is_disk = subject.device_type == DeviceType::Disk;
         Self::ALL.into_iter().filter(move |page| match page {
-            Self::ErrorRecovery | Self::Control | Self::InformationalExceptions => true,
+            Self::ErrorRecovery | Self::Control | Self::ControlExtension | Self::InformationalExceptions => {
+                true
+            }
             Self::DisconnectReconnect | Self::Caching => is_disk,
             Self::Provisioning => is_disk && has_threshold,
             Self::Capabilities => !is_disk,
@@ -138,7 +143,7 @@ impl ModePage {
             Self::ErrorRecovery => 0x01,
             Self::DisconnectReconnect => 0x02,
             Self::Caching => 0x08,
-            Self::Control => 0x0a,
+            Self::Control | Self::ControlExtension => 0x0a,
             Self::InformationalExceptions | Self::Provisioning => 0x1c,
             Self::Capabilities => 0x2a,
         }
@@ -153,6 +158,7 @@ impl ModePage {
             | Self::Control
             | Self::InformationalExceptions
             | Self::Capabilities => 0,
+            Self::ControlExtension => 0x01,
             Self::Provisioning => 0x02,
         }
     }
@@ -169,6 +175,7 @@ impl ModePage {
             Self::DisconnectReconnect => 0x0e,
             Self::Caching => 0x12,
             Self::Provisioning | Self::Capabilities => 0x14,
+            Self::ControlExtension => 0x1c,
         }
     }
 
@@ -194,6 +201,7 @@ impl ModePage {
         match self {
             Self::ErrorRecovery
             | Self::DisconnectReconnect
+            | Self::ControlExtension
             | Self::InformationalExceptions
             | Self::Provisioning
             | Self::Capabilities => {}
@@ -211,6 +219,7 @@ impl ModePage {
             Self::Caching | Self::Control => subject.saved.is_some(),
             Self::ErrorRecovery
             | Self::DisconnectReconnect
+            | Self::ControlExtension
             | Self::InformationalExceptions
             | Self::Provisioning
             | Self::Capabilities => false,
@@ -227,6 +236,7 @@ impl ModePage {
         match self {
             Self::ErrorRecovery
             | Self::DisconnectReconnect
+            | Self::ControlExtension
             | Self::InformationalExceptions
             | Self::Provisioning
             | Self::Capabilities => {}
@@ -254,6 +264,7 @@ impl ModePage {
                 page[4] = when(SWP, parameters.software_write_protect);
                 page[5] = when(ATO, subject.is_protected);
             }
+            Self::ControlExtension => page[4] = TCMOS | SCSIP | IALUAE,
             Self::InformationalExceptions => page[2] = DEXCPT,
             Self::Capabilities => capabilities(page, subject.is_locked),
             Self::Provisioning => {
@@ -307,6 +318,11 @@ const UNRESTRICTED_REORDERING: u8 = 0x10;
 const SWP: u8 = 0x08;
 /// Control, byte 5: application tags are the initiator's, and nobody else changes them.
 const ATO: u8 = 0x80;
+/// Control Extension, byte 4: clocks begin otherwise than by a command too; what a command set has precedence; the
+/// administrator may change the states of target port groups.
+const TCMOS: u8 = 0x04;
+const SCSIP: u8 = 0x02;
+const IALUAE: u8 = 0x01;
 /// Informational Exceptions Control, byte 2: none are reported.
 const DEXCPT: u8 = 0x08;
 /// Threshold descriptor (SBC-4 §6.5.9), byte 0.
@@ -397,6 +413,17 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn clocks_obey_set_timestamp_and_nobody_can_change_that() {
+        let geometry = geometry();
+        let page = |control| ModePage::ControlExtension.bytes(control, &subject(&geometry));
+        for control in [PageControl::Current, PageControl::Default] {
+            assert_eq!(page(control)[..6], [0x4a, 0x01, 0, 0x1c, 0x07, 0]);
+            assert_eq!(page(control)[6..], [0; 26]);
+        }
+        assert_eq!(page(PageControl::Changeable)[4..], [0; 28]);
+    }
+
+    #[test]
     fn a_store_without_volatile_cache_has_none_to_enable() {
         let stable = Geometry {
             volatile_cache: false,
@@ -419,7 +446,7 @@ pub(crate) mod tests {
             soft_threshold: Some(SoftThreshold::Percent(80)),
             ..subject(&geometry)
         };
-        assert_eq!(ModePage::of(&thin).count(), 6);
+        assert_eq!(ModePage::of(&thin).count(), 7);
         for page in ModePage::of(&thin) {
             let bytes = page.bytes(PageControl::Current, &thin);
             let length = if page.subpage() == 0 { bytes[1] } else { bytes[3] };

@@ -172,8 +172,11 @@ mod tests {
             [all[0], all[12], all[28], all[48], all[60]],
             [0x01, 0x02, 0x08, 0x0a, 0x1c]
         );
-        assert_eq!(select(0x3f, 0xff).unwrap(), all);
-        assert_eq!(select(0x0a, 0xff).unwrap(), all[48..60]);
+        let with_subpages = select(0x3f, 0xff).unwrap();
+        assert_eq!(with_subpages[..60], all[..60]);
+        assert_eq!(with_subpages[60..62], [0x4a, 0x01]);
+        assert_eq!(with_subpages[92..], all[60..]);
+        assert_eq!(select(0x0a, 0xff).unwrap(), with_subpages[48..92]);
     }
 
     #[test]
@@ -193,12 +196,12 @@ mod tests {
         assert_eq!(codes(0x1c, 0xff), Some((0x1c, 36)));
         assert_eq!(codes(0x1c, 3), None);
         assert_eq!(codes(0x3f, 0), Some((0x01, 72)));
-        assert_eq!(codes(0x3f, 0xff), Some((0x01, 96)));
+        assert_eq!(codes(0x3f, 0xff), Some((0x01, 128)));
     }
 
     #[test]
     fn unknown_pages_and_subpages_are_refused_where_they_are_named() {
-        for (code, subpage, byte, bit) in [(0x05, 0, 2, Some(5)), (0x0a, 1, 3, None), (0x3f, 1, 3, None)] {
+        for (code, subpage, byte, bit) in [(0x05, 0, 2, Some(5)), (0x0a, 2, 3, None), (0x3f, 1, 3, None)] {
             let Err(Failure::Check(sense)) = select(code, subpage) else {
                 panic!("{code:#04x}/{subpage:#04x} is no page");
             };

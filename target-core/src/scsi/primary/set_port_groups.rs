@@ -1,4 +1,5 @@
-//! SET TARGET PORT GROUPS (SPC-4 §6.45): puts target port groups into asymmetric access states, all of a list or none.
+//! SET TARGET PORT GROUPS (SPC-4 §6.45): puts target port groups into asymmetric access states, all of a list or none. They
+//! hold until others are set, over restarts too.
 
 use crate::scsi::access_state::{AccessState, Answered, GroupView};
 use crate::scsi::cdb::Cdb;
@@ -30,8 +31,7 @@ pub(crate) async fn run(
     let list = data.get_parameters(cdb.u32_at(6) as usize).await?;
     data.check()?;
     let wanted = parse(&list, &context.port_groups())?;
-    context.set_access_states(&wanted);
-    Ok(())
+    context.set_access_states(&wanted, data.abort_signal()).await
 }
 
 /// The states that a list asks for. An empty list asks for nothing.

@@ -113,7 +113,7 @@ fn list_length(spec: &CommandSpec) -> Option<(usize, usize)> {
     match (spec.opcode, spec.service_action) {
         (0x15, _) => Some((4, 1)),
         (0x1d, _) => Some((3, 2)),
-        (0x42 | 0x48 | 0x55, _) => Some((7, 2)),
+        (0x42 | 0x48 | 0x4c | 0x55, _) => Some((7, 2)),
         (0x5f, _) => Some((5, 4)),
         (0x83, Some(action)) if action != 0x1c => Some((10, 4)),
         (0xa4, _) => Some((6, 4)),
@@ -217,4 +217,71 @@ async fn a_list_that_is_shorter_than_announced_is_a_length_error_or_goes_as_far_
         let (outcome, _) = run(&device, 0, cdb, sent).await;
         assert_eq!(sense(&outcome).code, (0x1a, 0x00), "{cdb:02x?}");
     }
+}
+
+/// Commands whose answers do not change between two of them, with the place and width of ALLOCATION LENGTH: log pages, mode
+/// pages, paths, the one byte of a timestamp that stays.
+const ANSWERS: [(&[u8], (usize, usize), usize); 11] = [
+    (&[0x4d, 0, 0x00, 0x00, 0, 0, 0, 0, 0, 0], (7, 2), usize::MAX),
+    (&[0x4d, 0, 0x00, 0xff, 0, 0, 0, 0, 0, 0], (7, 2), usize::MAX),
+    (&[0x4d, 0, 0x0c, 0x00, 0, 0, 0, 0, 0, 0], (7, 2), usize::MAX),
+    (&[0x4d, 0, 0x10, 0x00, 0, 0, 0, 0, 0, 0], (7, 2), usize::MAX),
+    (&[0x4d, 0, 0x19, 0x00, 0, 0, 0, 0, 0, 0], (7, 2), usize::MAX),
+    (&[0x4d, 0, 0x2f, 0x00, 0, 0, 0, 0, 0, 0], (7, 2), usize::MAX),
+    (&[0x1a, 0, 0x0a, 0x01, 0, 0], (4, 1), usize::MAX),
+    (&[0x5a, 0, 0x3f, 0xff, 0, 0, 0, 0, 0, 0], (7, 2), usize::MAX),
+    (&[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], (6, 4), usize::MAX),
+    (&[0xa3, 0x2a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], (6, 4), usize::MAX),
+    (&[0xa3, 0x0f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], (6, 4), 4),
+];
+
+#[tokio::test]
+async fn an_answer_is_cut_at_its_allocation_length_and_never_differs_otherwise() {
+    let [device, _] = devices();
+    for (bare, (at, width), stays) in ANSWERS {
+        let with = |allocation: u32| {
+            let mut cdb = bare.to_vec();
+            cdb[at..at + width].copy_from_slice(&allocation.to_be_bytes()[4 - width..]);
+            cdb
+        };
+        let widest = u32::try_from((1_u64 << (8 * width)) - 1).unwrap();
+        let (outcome, whole) = run(&device, 0, &with(widest), &[]).await;
+        assert_eq!(status(&outcome), Status::Good, "{bare:02x?}");
+        assert!(whole.len() > 4);
+        for allocation in (0..=260).chain([0xfffe, 0xffff]).filter(|len| *len <= widest) {
+            let (outcome, data) = run(&device, 0, &with(allocation), &[]).await;
+            assert_eq!(status(&outcome), Status::Good, "{bare:02x?} {allocation}");
+            let expected = whole.len().min(allocation as usize);
+            assert_eq!(data.len(), expected, "{bare:02x?} {allocation}");
+            let same = expected.min(stays);
+            assert_eq!(data[..same], whole[..same], "{bare:02x?} {allocation}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn log_select_takes_lists_of_every_length_and_counts_on_through_all_of_them() {
+    let [device, _] = devices();
+    run(&device, 0, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], &[]).await;
+    let read = [0x4d, 0, 0x19, 0, 0, 0, 0, 0, 72, 0];
+    let (_, before) = run(&device, 0, &read, &[]).await;
+    assert_eq!(before[15], 1, "one read");
+    let pages = [
+        // Each page without parameters, one after the other; the statistics as they were told; a page that is cut off.
+        [0x00, 0, 0, 0, 0x40, 0xff, 0, 0, 0x0c, 0, 0, 0, 0x10, 0, 0, 0].to_vec(),
+        before.clone(),
+        vec![0x19, 0, 0xff, 0xff],
+    ];
+    for announced in (1_u16..=300).chain([0x7fff, 0xfffe, 0xffff]) {
+        for page in &pages {
+            for sent in [announced, announced - 1, announced / 2] {
+                let list: Vec<u8> = page.iter().copied().cycle().take(sent.into()).collect();
+                let [high, low] = announced.to_be_bytes();
+                let cdb = [0x4c, 0, 0x40, 0, 0, 0, 0, high, low, 0];
+                let (outcome, _) = Command::new(0, &cdb).sending(&list).run(&device, &nexus(1)).await;
+                assert_answer(&outcome, &cdb, announced.into(), &format!("{announced} {sent}"));
+            }
+        }
+    }
+    assert_eq!(run(&device, 0, &read, &[]).await.1, before);
 }
