@@ -37,11 +37,26 @@ disk_to_measure() { disk $target "$([ $peer = tgt-iser ] && echo 1 || echo 0)"; 
 
 # measure PATTERN SIZE
 measure() {
-  local figures
-  figures=$(fio --name=bench --filename="$(disk_to_measure)" --rw="$1" --bs="$2" --iodepth=32 --ioengine=libaio --direct=1 \
-    --size=64m --time_based --runtime=1 --ramp_time=0.5 --output-format=terse --terse-version=3 |
-    awk -F';' '{ printf "%d %.1f", $8 + $49, ($7 + $48) * 1024 / 1e6 }')
-  host print "figure $1/$2 $figures"
+  local fio figures before after share=-
+  fio --name=bench --filename="$(disk_to_measure)" --rw="$1" --bs="$2" --iodepth=32 --ioengine=libaio --direct=1 \
+    --size=64m --time_based --runtime=3 --ramp_time=0.5 --output-format=terse --terse-version=3 >/run/fio.figures &
+  fio=$!
+  sleep 1.2
+  if [ $peer != lio-iser ]; then
+    read -ra before <<<"$(user_time)"
+    sleep 1.6
+    read -ra after <<<"$(user_time)"
+    share=$(((after[0] - before[0]) * 100 / (after[1] - before[1])))%
+  fi
+  wait $fio
+  figures=$(awk -F';' '{ printf "%d %.1f", $8 + $49, ($7 + $48) * 1024 / 1e6 }' /run/fio.figures)
+  host print "figure $1/$2 $figures $share"
+}
+# user_time: what the target's program has run outside the kernel, and the time that is; both in hundredths of a second.
+user_time() {
+  local pid
+  pid=$(grep -lxE 'lunaport|tgtd' /proc/[0-9]*/comm | head -n 1 | cut -d / -f 3)
+  echo "$(cut -d ' ' -f 14 "/proc/$pid/stat") $(tr -d . </proc/uptime | cut -d ' ' -f 1)"
 }
 
 step "start of $peer" start

@@ -13,6 +13,7 @@ mod keys;
 mod mover;
 mod send_queue;
 pub mod sim;
+mod slots;
 mod tasks;
 mod unavailable;
 mod unexpected;

@@ -3,13 +3,14 @@
 //! Sends and writes keep their order: a response never overtakes its data. Reads have a queue of their own, so that one
 //! more than the peer serves at once (RFC 7145 §8.2) does not hold up everything behind it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use backstores::IoBuf;
 use iscsi_proto::Itt;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::fabric::{Capabilities, Completion, QueuePair, Remote, Work, WorkId};
+use crate::slots::Slots;
 
 /// The queue.
 #[derive(Debug)]
@@ -18,8 +19,7 @@ pub(crate) struct SendQueue {
     waiting: VecDeque<(Work, Flight)>,
     /// At most one a task.
     reads: VecDeque<(Work, Flight)>,
-    flights: HashMap<WorkId, Flight>,
-    next_id: u64,
+    flights: Slots<Flight>,
     /// Places for sends and writes; the rest of the queue is for reads.
     places: usize,
     reads_max: usize,
@@ -80,8 +80,7 @@ impl SendQueue {
         Self {
             waiting: VecDeque::new(),
             reads: VecDeque::new(),
-            flights: HashMap::new(),
-            next_id: 0,
+            flights: Slots::default(),
             places: capabilities.send_depth.saturating_sub(reads_max).max(1),
             reads_max,
             out_in_flight: 0,
@@ -171,16 +170,13 @@ impl SendQueue {
     }
 
     fn fly(&mut self, qp: &mut impl QueuePair, work: Work, flight: Flight) {
-        let id = WorkId(self.next_id);
-        self.next_id += 1;
-        self.flights.insert(id, flight);
-        qp.post(id, work);
+        qp.post(WorkId(self.flights.put(flight)), work);
     }
 
     /// Work has ended, well or not.
     pub(crate) fn ended(&mut self, completion: Completion) -> Ended {
         let Completion { id, buf, result } = completion;
-        let Some(flight) = self.flights.remove(&id) else {
+        let Some(flight) = self.flights.take(id.0) else {
             return Ended::Sent;
         };
         self.ended += 1;
@@ -214,11 +210,8 @@ impl SendQueue {
                 !goes
             });
         }
-        for flight in self
-            .flights
-            .values_mut()
-            .filter(|flight| flight.itt() == Some(itt))
-        {
+        let under_way = self.flights.iter_mut();
+        for flight in under_way.filter(|flight| flight.itt() == Some(itt)) {
             if matches!(flight.kind, Kind::Read { .. }) && !flight.released {
                 self.queued_bytes += flight.len;
                 self.reads_released += 1;
@@ -230,7 +223,7 @@ impl SendQueue {
 
     fn moves_for(&self, itt: Itt) -> bool {
         self.flights
-            .values()
+            .iter()
             .any(|flight| flight.released && flight.itt() == Some(itt))
     }
 
@@ -250,7 +243,7 @@ impl SendQueue {
         if self.reads_released == 0 {
             return self.ended;
         }
-        let flights = self.flights.values();
+        let flights = self.flights.iter();
         let oldest = flights
             .filter(|flight| flight.is_released_read())
             .map(|flight| flight.number);

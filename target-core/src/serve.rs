@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use backstores::BufPool;
@@ -20,6 +21,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
+use tokio::task::coop::cooperative;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tracing::field::display;
 use tracing::{Instrument, Level, Span, debug, enabled, info, trace_span, warn};
@@ -30,7 +32,7 @@ use crate::iscsi::{
     Action, Admission, Admitted, CloseReason, Connection, Entrance, Event, Joining, LinkId, LinkInfo,
     Membership, Node, Order, SessionPlace, SessionType, Start,
 };
-use crate::metrics::{SessionMeter, TurnClock};
+use crate::metrics::{Ended, SessionMeter, TurnClock};
 use crate::nexus::NexusId;
 use crate::scsi::{ScsiTask, UnitAttention};
 use crate::transfer::{TaskEvent, Transfer, TransferSetup};
@@ -135,6 +137,12 @@ impl<M: DataMover> Server<M> {
                     action => self.act(action, &mut connection),
                 }
             }
+            // What commands said first: their responses then share one write. It was said just now, and there is no more of
+            // it than the window has commands.
+            if let Ok(event) = self.from_commands.try_recv() {
+                connection.handle(time.into_std(), Event::Task(event));
+                continue;
+            }
             // Looked at before every wait: a peer that floods would otherwise never meet a deadline.
             let patience = self.response_timeout();
             if let Some(link) = self.wires.find_stuck(time, patience) {
@@ -150,12 +158,11 @@ impl<M: DataMover> Server<M> {
                 continue;
             }
             set_timer(timer.as_mut(), time, due, self.wires.look_for_stuck(patience));
-            let (wires, mut ended) = (&mut self.wires, None);
-            // Commands first: their responses then share one write.
+            let (wires, commands, said, mut ended) =
+                (&mut self.wires, &mut self.commands, &self.from_commands, None);
             let event = tokio::select! { biased;
-                Some(event) = self.from_commands.recv() => Some(Event::Task(event)),
-                Some(command) = self.commands.next() => {
-                    ended = Some(command);
+                command = cooperative(poll_fn(|cx| poll_commands(commands, said, cx))) => {
+                    ended = command;
                     None
                 }
                 Ok(()) = orders.changed() => orders.borrow_and_update().map(Event::Order),
@@ -165,10 +172,7 @@ impl<M: DataMover> Server<M> {
                 () = timer.as_mut() => None,
             };
             time = Instant::now();
-            // What commands say changes nothing that is measured.
-            if !matches!(event, Some(Event::Task(_))) {
-                self.clock.set(time.into_std());
-            }
+            self.clock.set(time.into_std());
             if let (Some(ended), Some(meter)) = (ended, &self.meter) {
                 meter.end(&ended);
             }
@@ -447,6 +451,21 @@ fn say_goodbye<M: DataMover>(wire: Wire<M>, reason: &CloseReason) -> Goodbye {
             drop(timeout(CLOSE_PATIENCE, poll_fn(|cx| mover.poll_close(cx))).await);
         }
     })
+}
+
+/// Lets the commands go on; ready when one of them has ended, or has said something. They speak only while they are polled,
+/// here: what they say is looked for, and wakes nobody. To wait for it would poll everything once more after every
+/// command, for nothing.
+fn poll_commands(
+    commands: &mut Commands,
+    said: &mpsc::UnboundedReceiver<TaskEvent>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Ended>> {
+    match commands.poll_next(cx) {
+        Poll::Ready(Some(ended)) => Poll::Ready(Some(ended)),
+        Poll::Ready(None) | Poll::Pending if said.is_empty() => Poll::Pending,
+        Poll::Ready(None) | Poll::Pending => Poll::Ready(None),
+    }
 }
 
 /// The next connection that joins; never one before there is a session.

@@ -51,4 +51,21 @@ impl Readable {
             }
         }
     }
+
+    /// Like [`Self::poll_with`], where there is at most one thing to be read: it is not tried again before the descriptor
+    /// says so once more.
+    pub(super) fn poll_single<T>(
+        &self,
+        cx: &mut Context<'_>,
+        mut read: impl FnMut() -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            let mut ready = ready!(self.0.poll_read_ready(cx))?;
+            if let Ok(result) = ready.try_io(|_| read()) {
+                // Whatever comes from now on makes it ready anew: it is watched for edges.
+                ready.clear_ready();
+                return Poll::Ready(result);
+            }
+        }
+    }
 }

@@ -1,4 +1,7 @@
 //! A completion queue with its channel: polled in batches, armed again without losing a wake-up.
+//!
+//! It is armed only when it was found empty and its owner is about to sleep. What completes while the owner works, its own
+//! sends above all, is then found by polling: it rings for nobody, and costs neither an event nor a system call.
 
 use std::fmt;
 use std::io;
@@ -20,6 +23,8 @@ pub(super) struct Completions {
     cq: *mut ibv_cq,
     /// Dropped before the channel is.
     readable: Option<Readable>,
+    /// The next completion rings: exactly one event follows.
+    is_armed: bool,
     /// Events received and not acknowledged: that is done for many at once.
     unacknowledged: u32,
 }
@@ -53,6 +58,7 @@ impl Completions {
             channel,
             cq: null_mut(),
             readable: None,
+            is_armed: false,
             unacknowledged: 0,
         };
         let capacity = i32::try_from(capacity).unwrap_or(i32::MAX);
@@ -63,7 +69,6 @@ impl Completions {
             return Err(io::Error::last_os_error());
         }
         completions.watch()?;
-        completions.arm()?;
         Ok(completions)
     }
 
@@ -101,9 +106,12 @@ impl Completions {
             if !batch.0.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            ready!(self.poll_event(cx))?;
             // Armed first and polled then: what came in between is found, what comes later rings.
-            self.arm()?;
+            if !self.is_armed {
+                self.arm()?;
+                continue;
+            }
+            ready!(self.poll_event(cx))?;
         }
     }
 
@@ -111,11 +119,12 @@ impl Completions {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (library, channel) = (self.device.library(), self.channel);
         let readable = self.readable.as_ref().expect("set when it was created");
-        ready!(readable.poll_with(cx, || {
+        ready!(readable.poll_single(cx, || {
             let (mut cq, mut context) = (null_mut(), null_mut());
             // SAFETY: the channel is open; both places are ours.
             check(unsafe { (library.ibv_get_cq_event)(channel, &raw mut cq, &raw mut context) })
         }))?;
+        self.is_armed = false;
         self.unacknowledged += 1;
         if self.unacknowledged == ACKNOWLEDGE_AT {
             self.acknowledge();
@@ -123,9 +132,11 @@ impl Completions {
         Poll::Ready(Ok(()))
     }
 
-    fn arm(&self) -> io::Result<()> {
+    fn arm(&mut self) -> io::Result<()> {
         // SAFETY: the queue is open.
-        check_code(unsafe { ibv_req_notify_cq(self.cq, 0) })
+        check_code(unsafe { ibv_req_notify_cq(self.cq, 0) })?;
+        self.is_armed = true;
+        Ok(())
     }
 
     fn acknowledge(&mut self) {

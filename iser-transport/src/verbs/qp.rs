@@ -1,6 +1,6 @@
 //! [`VerbsQueuePair`]: one accepted connection over a device.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,6 +18,7 @@ use super::device::{Access, Device, Devices};
 use super::ffi::{check, check_code};
 use super::request::{SIGNALLED, request_of};
 use crate::fabric::{Capabilities, Completion, LinkEvent, LinkLost, QueuePair, Work, WorkId};
+use crate::slots::Slots;
 
 /// One end of a connection. Its memory is the device's until the queue pair is destroyed, which dropping does first.
 #[derive(Debug)]
@@ -27,8 +28,7 @@ pub struct VerbsQueuePair {
     /// What the device may still touch, in the order in which it was posted; read after the queue pair is destroyed, by
     /// dropping it.
     sends: VecDeque<Sent>,
-    receives: HashMap<u64, Posted>,
-    next_receive: u64,
+    receives: Slots<Posted>,
     batch: Batch,
     events: VecDeque<LinkEvent>,
     lost: bool,
@@ -119,8 +119,7 @@ impl ConnectRequest {
         Ok(VerbsQueuePair {
             outbox: Vec::new(),
             sends: VecDeque::new(),
-            receives: HashMap::new(),
-            next_receive: 0,
+            receives: Slots::default(),
             batch: Batch::default(),
             events: VecDeque::new(),
             lost: false,
@@ -281,10 +280,9 @@ impl VerbsQueuePair {
             length: narrow(buf.len()),
             lkey,
         };
-        let id = RECEIVE | self.next_receive;
-        self.next_receive += 1;
+        let number = self.receives.put(Posted { buf, own });
         let mut request = ibv_recv_wr {
-            wr_id: id,
+            wr_id: RECEIVE | number,
             next: std::ptr::null_mut(),
             sg_list: &raw mut place,
             num_sge: 1,
@@ -292,15 +290,11 @@ impl VerbsQueuePair {
         let mut refused = std::ptr::null_mut();
         // SAFETY: as for sends; the memory is kept in `receives`.
         let result = unsafe { ibv_post_recv((*self.id.raw()).qp, &raw mut request, &raw mut refused) };
-        let posted = Posted { buf, own };
-        match check_code(result) {
-            Ok(()) => drop(self.receives.insert(id, posted)),
-            Err(error) => {
+        check_code(result).inspect_err(|_| {
+            if let Some(posted) = self.receives.take(number) {
                 self.take_back(posted);
-                return Err(error);
             }
-        }
-        Ok(())
+        })
     }
 
     fn take_back(&self, posted: Posted) -> IoBuf {
@@ -324,7 +318,7 @@ impl VerbsQueuePair {
         if completion.wr_id & RECEIVE == 0 {
             return self.sent(completion.wr_id, &result);
         }
-        let Some(posted) = self.receives.remove(&completion.wr_id) else {
+        let Some(posted) = self.receives.take(completion.wr_id & !RECEIVE) else {
             return;
         };
         let mut buf = self.take_back(posted);
@@ -466,7 +460,7 @@ impl Drop for VerbsQueuePair {
         // `receives`, which is dropped next.
         unsafe { (self.device.library().rdma_destroy_qp)(self.id.raw()) };
         let sends = self.sends.drain(..).map(|sent| sent.memory);
-        for posted in sends.chain(self.receives.drain().map(|(_, posted)| posted)) {
+        for posted in sends.chain(self.receives.drain()) {
             if let Some(mr) = posted.own {
                 self.device.deregister(mr);
             }

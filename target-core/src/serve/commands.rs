@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -36,9 +37,9 @@ impl Commands {
         self.running.push(command);
     }
 
-    /// Waits until one has ended; `None` at once when there is none.
-    pub(super) async fn next(&mut self) -> Option<Ended> {
-        self.running.next().await
+    /// Lets them go on; ready when one has ended, and with `None` when there is none.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Ended>> {
+        self.running.poll_next_unpin(cx)
     }
 
     pub(super) async fn see_to_their_end(&mut self, meter: Option<&SessionMeter>) {
