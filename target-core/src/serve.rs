@@ -20,7 +20,7 @@ use backstores::BufPool;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::coop::cooperative;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tracing::field::display;
@@ -38,9 +38,11 @@ use crate::scsi::{ScsiTask, UnitAttention};
 use crate::transfer::{TaskEvent, Transfer, TransferSetup};
 
 use commands::{Command, Commands};
+use seldom::{Happening, Seldom};
 use wires::{Wire, Wires};
 
 mod commands;
+mod seldom;
 mod wires;
 
 /// Serves one accepted connection to its end: with it the session that it begins, all further connections of that, and
@@ -55,9 +57,10 @@ pub async fn serve(
 ) -> CloseReason {
     let (membership, orders) = node.join(link.clone());
     mover.listen_in(Arc::clone(membership.tap()));
-    let mut server = Server::new(mover, pool, Arc::clone(&node), membership, link.transport);
+    let seldom = Seldom::new(orders);
+    let mut server = Server::new(mover, pool, Arc::clone(&node), membership, seldom, link.transport);
     let connection = Connection::new(link, node, now());
-    let reason = server.run(connection, orders).await;
+    let reason = server.run(connection).await;
     log_end(&reason);
     server.tell_end(&reason);
     server.close(&reason).await;
@@ -75,6 +78,7 @@ struct Server<M> {
     place: Option<SessionPlace>,
     session: Option<(Arc<NexusId>, Arc<Target>)>,
     commands: Commands,
+    seldom: Seldom,
     transport: &'static str,
     clock: TurnClock,
     /// There with the session.
@@ -95,6 +99,7 @@ impl<M: DataMover> Server<M> {
         pool: Arc<BufPool>,
         node: Arc<Node>,
         membership: Membership,
+        seldom: Seldom,
         transport: &'static str,
     ) -> Self {
         let (to_connection, from_commands) = mpsc::unbounded_channel();
@@ -102,6 +107,7 @@ impl<M: DataMover> Server<M> {
         wires.add(mover, membership);
         Self {
             commands: Commands::new(Arc::clone(&node)),
+            seldom,
             transport,
             clock: TurnClock::new(now()),
             meter: None,
@@ -117,11 +123,7 @@ impl<M: DataMover> Server<M> {
         }
     }
 
-    async fn run(
-        &mut self,
-        mut connection: Connection,
-        mut orders: watch::Receiver<Option<Order>>,
-    ) -> CloseReason {
+    async fn run(&mut self, mut connection: Connection) -> CloseReason {
         // Read once a turn, after its wait: reading the clock was a twentieth of a small read.
         let mut time = Instant::now();
         self.clock.set(time.into_std());
@@ -158,16 +160,18 @@ impl<M: DataMover> Server<M> {
                 continue;
             }
             set_timer(timer.as_mut(), time, due, self.wires.look_for_stuck(patience));
-            let (wires, commands, said, mut ended) =
-                (&mut self.wires, &mut self.commands, &self.from_commands, None);
+            let (wires, seldom) = (&mut self.wires, &mut self.seldom);
+            let (commands, said, mut ended) = (&mut self.commands, &self.from_commands, None);
             let event = tokio::select! { biased;
                 command = cooperative(poll_fn(|cx| poll_commands(commands, said, cx))) => {
                     ended = command;
                     None
                 }
-                Ok(()) = orders.changed() => orders.borrow_and_update().map(Event::Order),
-                Some(joining) = next_arrival(self.place.as_mut()) => self.welcome(joining),
-                Some(()) = self.goodbyes.next() => None,
+                happening = poll_fn(|cx| seldom.poll_next(cx)) => match happening {
+                    Happening::Order(order) => Some(Event::Order(order)),
+                    Happening::Arrival(joining) => self.welcome(joining),
+                },
+                Some(()) = self.goodbyes.next(), if !self.goodbyes.is_empty() => None,
                 (link, notify) = poll_fn(|cx| wires.poll_notify(cx)) => Some(Event::Notify(link, notify)),
                 () = timer.as_mut() => None,
             };
@@ -291,8 +295,12 @@ impl<M: DataMover> Server<M> {
     ) -> Result<Result<Admitted, crate::iscsi::Refusal>, mpsc::UnboundedSender<Joining>> {
         let wire = self.wires.get(LinkId::LEADING);
         let membership = &wire.expect("a login has its connection").membership;
-        let (admitted, place) = match membership.admit(admission) {
-            Ok(Entrance::Session(admitted, place)) => (admitted, place),
+        let (admitted, place, arrivals) = match membership.admit(admission) {
+            Ok(Entrance::Session {
+                admitted,
+                place,
+                arrivals,
+            }) => (admitted, place, arrivals),
             Ok(Entrance::Door(door)) => return Err(door),
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -315,6 +323,7 @@ impl<M: DataMover> Server<M> {
         }
         self.session.clone_from(&admitted.nexus);
         self.place = Some(place);
+        self.seldom.await_arrivals(arrivals);
         Ok(Ok(admitted))
     }
 
@@ -416,6 +425,7 @@ impl<M: DataMover> Server<M> {
     /// them the commands whose store operations still run are seen to their end.
     async fn close(mut self, reason: &CloseReason) {
         drop(self.place.take());
+        drop(self.seldom);
         drop(self.from_commands);
         for wire in self.wires.take_all() {
             self.goodbyes.push(say_goodbye(wire, reason));
@@ -465,14 +475,6 @@ fn poll_commands(
         Poll::Ready(Some(ended)) => Poll::Ready(Some(ended)),
         Poll::Ready(None) | Poll::Pending if said.is_empty() => Poll::Pending,
         Poll::Ready(None) | Poll::Pending => Poll::Ready(None),
-    }
-}
-
-/// The next connection that joins; never one before there is a session.
-async fn next_arrival(place: Option<&mut SessionPlace>) -> Option<Joining> {
-    match place {
-        Some(place) => place.arrival().await,
-        None => None,
     }
 }
 

@@ -18,7 +18,14 @@ use super::{CloseReason, JoiningLogin};
 #[derive(Debug)]
 pub(crate) enum Entrance {
     /// A new session.
-    Session(Admitted, SessionPlace),
+    Session {
+        /// What it is told.
+        admitted: Admitted,
+        /// Its place.
+        place: SessionPlace,
+        /// Connections that join it.
+        arrivals: mpsc::UnboundedReceiver<Joining>,
+    },
     /// The way to a session that is there.
     Door(mpsc::UnboundedSender<Joining>),
 }
@@ -41,22 +48,11 @@ pub(crate) struct SessionPlace {
     node: Arc<Node>,
     tsih: Tsih,
     alive: Arc<AtomicBool>,
-    arrivals: mpsc::UnboundedReceiver<Joining>,
 }
 
 impl SessionPlace {
-    pub(super) fn new(
-        node: Arc<Node>,
-        tsih: Tsih,
-        alive: Arc<AtomicBool>,
-        arrivals: mpsc::UnboundedReceiver<Joining>,
-    ) -> Self {
-        Self {
-            node,
-            tsih,
-            alive,
-            arrivals,
-        }
+    pub(super) fn new(node: Arc<Node>, tsih: Tsih, alive: Arc<AtomicBool>) -> Self {
+        Self { node, tsih, alive }
     }
 
     /// Whether this session still is the one of its nexus. A command that entered its task set before this was asked,
@@ -68,11 +64,6 @@ impl SessionPlace {
     /// The session comes to its end, for this reason.
     pub(crate) fn tell_end(&self, reason: &CloseReason) {
         self.node.tell_end(self.tsih, &self.alive, reason);
-    }
-
-    /// The next connection that wants to join.
-    pub(crate) async fn arrival(&mut self) -> Option<Joining> {
-        self.arrivals.recv().await
     }
 }
 

@@ -420,8 +420,11 @@ impl Membership {
             .watchers
             .tell(NodeEvent::LoggedIn(Box::new(session.view(1))));
         registry.sessions.insert(tsih.0, session);
-        let place = SessionPlace::new(Arc::clone(&self.node), tsih, alive, arrivals);
-        Ok(Entrance::Session(Admitted { tsih, nexus }, place))
+        Ok(Entrance::Session {
+            admitted: Admitted { tsih, nexus },
+            place: SessionPlace::new(Arc::clone(&self.node), tsih, alive),
+            arrivals,
+        })
     }
 
     /// Where the connection is listened in on.
