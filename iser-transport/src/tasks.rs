@@ -1,7 +1,7 @@
 //! What the initiator said of the data of its commands: the places in its memory, and what it sends without being
 //! asked (RFC 7145 §7.3.1, §7.3.4). Pure.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use iscsi_proto::pdu::{DataOut, ScsiCommand};
 use iscsi_proto::{BHS_LEN, Itt, Ttt};
@@ -15,7 +15,7 @@ use crate::fabric::Remote;
 pub(crate) struct Tasks {
     tasks: HashMap<u32, Task>,
     /// Tasks that ended although their unsolicited data have not all come: those are swallowed.
-    swallowed: HashSet<u32>,
+    swallowed: BTreeSet<u32>,
     rules: Rules,
     effects: VecDeque<Effect>,
 }

@@ -8,7 +8,7 @@
 mod arrival;
 mod recovery;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use backstores::IoBuf;
 use iscsi_proto::pdu::{R2t, ScsiCommand};
@@ -23,10 +23,10 @@ pub use recovery::OutRemains;
 /// All Data-Out business of one connection.
 #[derive(Debug)]
 pub struct DataOutBook {
-    tasks: HashMap<u32, OutTask>,
+    tasks: BTreeMap<u32, OutTask>,
     r2ts: HashMap<u32, Solicited>,
     /// Tasks that ended although their unsolicited data have not all come: those are swallowed.
-    swallowed: HashSet<u32>,
+    swallowed: BTreeSet<u32>,
     /// The Data-Out whose payload is on its way.
     landing: Option<arrival::Landing>,
     next_ttt: u32,
@@ -123,9 +123,9 @@ impl DataOutBook {
     #[must_use]
     pub fn new(rules: OutRules) -> Self {
         Self {
-            tasks: HashMap::new(),
+            tasks: BTreeMap::new(),
             r2ts: HashMap::new(),
-            swallowed: HashSet::new(),
+            swallowed: BTreeSet::new(),
             landing: None,
             next_ttt: 0,
             rules,

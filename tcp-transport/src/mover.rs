@@ -1,6 +1,6 @@
 //! [`TcpMover`]: the socket, joined with framing, Data-Out bookkeeping and the send queue.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ pub struct TcpMover {
     sent: u64,
     data_out: DataOutBook,
     /// Data-In PDUs sent for tasks that needed more than one piece.
-    data_in_sn: HashMap<u32, u32>,
+    data_in_sn: BTreeMap<u32, u32>,
     /// Data-In that may be asked for again; none at level 0.
     replay: Option<Replay>,
     arriving: Option<Arriving>,
@@ -98,7 +98,7 @@ impl TcpMover {
             queue: SendQueue::new(send_rules(&before)),
             sent: 0,
             data_out: DataOutBook::new(out_rules(&before)),
-            data_in_sn: HashMap::new(),
+            data_in_sn: BTreeMap::new(),
             replay: None,
             arriving: None,
             tap: None,
