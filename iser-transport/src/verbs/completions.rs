@@ -2,14 +2,21 @@
 //!
 //! It is armed only when it was found empty and its owner is about to sleep. What completes while the owner works, its own
 //! sends above all, is then found by polling: it rings for nobody, and costs neither an event nor a system call.
+//!
+//! Not every driver rings each time it has to: that of soft-RoCE looks whether it has been asked to without making sure that
+//! others see its completion first, and those of hardware had their faults too. So a sleeping queue is looked into now and
+//! then: what would have been a connection that hangs for good is a delay.
 
 use std::fmt;
 use std::io;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rdma_sys::{ibv_comp_channel, ibv_cq, ibv_poll_cq, ibv_req_notify_cq, ibv_wc};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tracing::debug;
 
 use super::channel::Readable;
 use super::device::Device;
@@ -23,6 +30,8 @@ pub(super) struct Completions {
     cq: *mut ibv_cq,
     /// Dropped before the channel is.
     readable: Option<Readable>,
+    /// When a queue that does not ring is looked into nevertheless.
+    doubt: Interval,
     /// The next completion rings: exactly one event follows.
     is_armed: bool,
     /// Events received and not acknowledged: that is done for many at once.
@@ -58,6 +67,7 @@ impl Completions {
             channel,
             cq: null_mut(),
             readable: None,
+            doubt: doubt(),
             is_armed: false,
             unacknowledged: 0,
         };
@@ -77,6 +87,7 @@ impl Completions {
         self.readable = None;
         // SAFETY: the channel is open, and is destroyed after `readable`.
         self.readable = Some(unsafe { Readable::new((*self.channel).fd) }?);
+        self.doubt = doubt();
         Ok(())
     }
 
@@ -111,7 +122,20 @@ impl Completions {
                 self.arm()?;
                 continue;
             }
-            ready!(self.poll_event(cx))?;
+            match self.poll_event(cx) {
+                Poll::Ready(rung) => rung?,
+                Poll::Pending => {
+                    ready!(self.doubt.poll_tick(cx));
+                    self.poll_now(batch)?;
+                    if !batch.0.is_empty() {
+                        debug!(
+                            completions = batch.0.len(),
+                            "the device did not say that work has ended"
+                        );
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+            }
         }
     }
 
@@ -162,6 +186,14 @@ impl Drop for Completions {
     }
 }
 
+fn doubt() -> Interval {
+    let mut doubt = interval_at(Instant::now() + DOUBT, DOUBT);
+    doubt.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    doubt
+}
+
+/// How long an event may be lost.
+const DOUBT: Duration = Duration::from_secs(1);
 /// Completions taken at once.
 const BATCH: usize = 32;
 /// Acknowledging takes a lock.

@@ -1,10 +1,12 @@
 //! Whose memory is when: over a device that does what the test says.
 
 use std::future::poll_fn;
+use std::time::Duration;
 
 use backstores::BufPool;
 use futures_util::FutureExt;
 use rdma_sys::ibv_transport_type;
+use tokio::time::{Instant, timeout};
 
 use super::super::fake::{Refusal, fake, request};
 use super::*;
@@ -108,4 +110,24 @@ async fn over_iwarp_a_peer_may_write_into_what_is_read_and_nothing_else() {
         assert!(matches!(event(&mut qp), Some(LinkEvent::Done(_))));
         assert_eq!(fake(|fake| fake.freed.clone()), vec!["registration"; own]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_device_does_not_ring_for_is_found_within_a_second() {
+    let (mut qp, pool) = queue_pair(ROCE);
+    qp.post(WorkId(1), read(&pool));
+    assert!(event(&mut qp).is_none());
+    let (begin, mut polls) = (Instant::now(), 0);
+    let found = poll_fn(|cx| {
+        polls += 1;
+        let polled = qp.poll_event(cx);
+        // When it is looked at for the first time, there is nothing yet.
+        if polls == 1 {
+            fake(|fake| fake.completions.push_back(completion(1)));
+        }
+        polled
+    });
+    let found = timeout(Duration::from_secs(60), found).await;
+    assert!(matches!(found, Ok(LinkEvent::Done(_))));
+    assert_eq!(begin.elapsed().as_secs(), 1);
 }
