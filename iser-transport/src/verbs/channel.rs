@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 /// A descriptor of somebody else's. Dropped before its owner closes it.
 #[derive(Debug)]
@@ -42,14 +42,9 @@ impl Readable {
     pub(super) fn poll_with<T>(
         &self,
         cx: &mut Context<'_>,
-        mut read: impl FnMut() -> io::Result<T>,
+        read: impl FnMut() -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        loop {
-            let mut ready = ready!(self.0.poll_read_ready(cx))?;
-            if let Ok(result) = ready.try_io(|_| read()) {
-                return Poll::Ready(result);
-            }
-        }
+        self.poll_read(cx, read).map_ok(|(found, _)| found)
     }
 
     /// Like [`Self::poll_with`], where there is at most one thing to be read: it is not tried again before the descriptor
@@ -57,14 +52,24 @@ impl Readable {
     pub(super) fn poll_single<T>(
         &self,
         cx: &mut Context<'_>,
-        mut read: impl FnMut() -> io::Result<T>,
+        read: impl FnMut() -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
+        self.poll_read(cx, read).map_ok(|(found, mut ready)| {
+            // Whatever comes from now on makes it ready anew: it is watched for edges.
+            ready.clear_ready();
+            found
+        })
+    }
+
+    fn poll_read<T>(
+        &self,
+        cx: &mut Context<'_>,
+        mut read: impl FnMut() -> io::Result<T>,
+    ) -> Poll<io::Result<(T, AsyncFdReadyGuard<'_, Borrowed>)>> {
         loop {
             let mut ready = ready!(self.0.poll_read_ready(cx))?;
             if let Ok(result) = ready.try_io(|_| read()) {
-                // Whatever comes from now on makes it ready anew: it is watched for edges.
-                ready.clear_ready();
-                return Poll::Ready(result);
+                return Poll::Ready(result.map(|found| (found, ready)));
             }
         }
     }
