@@ -34,8 +34,8 @@ pub(crate) struct Terms {
     pub(crate) first_burst: usize,
     pub(crate) initial_r2t: bool,
     pub(crate) immediate_data: bool,
-    /// Data move by RDMA.
-    pub(crate) rdma: bool,
+    /// Data move by RDMA, over every connection.
+    pub(crate) rdma: Option<Make>,
     /// The link fails by itself, sooner or later.
     pub(crate) breaks: bool,
     /// PDUs are lost, damaged and overtaken on their way.
@@ -56,32 +56,26 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
         return None;
     };
     let breaks = rdma.is_some_and(|make| make.fails_one_in > 0);
-    let rdma = rdma.is_some();
     let terms = Terms {
         tsih: response.tsih,
-        // One transport a session.
-        max_connections: if rdma {
-            1
-        } else {
-            number(&pairs, "MaxConnections", 1)
-        },
+        max_connections: number(&pairs, "MaxConnections", 1),
         max_recv: leg.max_recv,
         level: number(&pairs, "ErrorRecoveryLevel", 0),
         max_send: match rdma {
-            true => number(&pairs, "TargetRecvDataSegmentLength", 8192),
-            false => number(&pairs, "MaxRecvDataSegmentLength", 8192),
+            Some(_) => number(&pairs, "TargetRecvDataSegmentLength", 8192),
+            None => number(&pairs, "MaxRecvDataSegmentLength", 8192),
         },
         // RDMA knows neither segments nor bursts of Data-In.
         max_burst: match rdma {
-            true => usize::MAX,
-            false => number(&pairs, "MaxBurstLength", 262_144),
+            Some(_) => usize::MAX,
+            None => number(&pairs, "MaxBurstLength", 262_144),
         },
         first_burst: number(&pairs, "FirstBurstLength", 65_536),
         initial_r2t: value(&pairs, "InitialR2T") != Some("No"),
         immediate_data: value(&pairs, "ImmediateData") != Some("No"),
         rdma,
         breaks,
-        is_lossy: is_lossy(scene, id, rdma),
+        is_lossy: is_lossy(scene, id, rdma.is_some()),
     };
     scene.settle_lost(id);
     scene.ledger.note(format_args!("i{id} logged in: {terms:?}"));
@@ -104,9 +98,10 @@ pub(crate) async fn join(session: &mut Session, cid: u16, random: &mut Random) -
     let scene = Arc::clone(&session.scene);
     let (tsih, cmd_sn) = (session.terms.tsih, session.cmd_sn);
     let max_recv = session.reassigns().then_some(session.terms.max_recv);
+    let rdma = session.terms.rdma;
     let began = Instant::now();
     for _ in 0..TRIES {
-        match open(&scene, session.id, random, (tsih, cid), cmd_sn, max_recv, None).await {
+        match open(&scene, session.id, random, (tsih, cid), cmd_sn, max_recv, rdma).await {
             Answer::In(leg, ..) => {
                 session.note(format_args!("connection {cid} joined"));
                 session.legs.push(*leg);

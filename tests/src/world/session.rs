@@ -286,7 +286,7 @@ impl Session {
         }
         task.first = (immediate, unsolicited);
         // Whatever else is fetched by RDMA, nobody here sees it.
-        task.asked_to = if self.terms.rdma {
+        task.asked_to = if self.terms.rdma.is_some() {
             data.len()
         } else {
             immediate + unsolicited
@@ -328,7 +328,7 @@ impl Session {
         task.said_at = Instant::now();
         task.said = said;
         let (immediate, unsolicited) = task.first;
-        let damaged = damaged && immediate > 0 && !self.terms.rdma;
+        let damaged = damaged && immediate > 0 && !self.terms.rdma.is_some();
         let (leg, unit) = (task.leg, task.unit);
         let mut pdu = ScsiCommand {
             immediate: false,
@@ -345,7 +345,7 @@ impl Session {
             cdb: task.command.cdb,
         };
         let first = task.command.data_out[..immediate].to_vec();
-        let opened = self.terms.rdma.then(|| Opened {
+        let opened = self.terms.rdma.is_some().then(|| Opened {
             room: if pdu.read { task.command.announced } else { 0 },
             data_out: task.command.data_out.clone(),
             unasked: immediate + unsolicited,
@@ -378,7 +378,7 @@ impl Session {
         let (mut at, mut data_sn) = (from, 0);
         while at < to {
             let len = (to - at).min(self.terms.max_send);
-            let damaged = self.random.below(400) == 0 && !self.terms.rdma;
+            let damaged = self.random.below(400) == 0 && !self.terms.rdma.is_some();
             let Some(task) = self.tasks.get_mut(&itt) else {
                 return;
             };
