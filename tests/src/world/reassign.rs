@@ -75,7 +75,7 @@ impl Session {
     /// where no connection is going to be lost meanwhile.
     pub(crate) fn contest(&mut self) {
         let is_certain = self.legs.iter().all(|leg| !leg.is_closing && !leg.is_spoiled);
-        let is_quiet = self.tmfs.is_empty() && self.partings.is_empty() && !self.terms.rdma.is_some();
+        let is_quiet = self.tmfs.is_empty() && self.partings.is_empty() && self.terms.rdma.is_none();
         if !self.reassigns() || !is_certain || !is_quiet {
             return;
         }

@@ -328,7 +328,7 @@ impl Session {
         task.said_at = Instant::now();
         task.said = said;
         let (immediate, unsolicited) = task.first;
-        let damaged = damaged && immediate > 0 && !self.terms.rdma.is_some();
+        let damaged = damaged && immediate > 0 && self.terms.rdma.is_none();
         let (leg, unit) = (task.leg, task.unit);
         let mut pdu = ScsiCommand {
             immediate: false,
@@ -378,7 +378,7 @@ impl Session {
         let (mut at, mut data_sn) = (from, 0);
         while at < to {
             let len = (to - at).min(self.terms.max_send);
-            let damaged = self.random.below(400) == 0 && !self.terms.rdma.is_some();
+            let damaged = self.random.below(400) == 0 && self.terms.rdma.is_none();
             let Some(task) = self.tasks.get_mut(&itt) else {
                 return;
             };
