@@ -24,7 +24,8 @@ pub trait QueuePair: Send + fmt::Debug {
     /// [`Capabilities::receive_depth`].
     fn post_receive(&mut self, buf: IoBuf);
 
-    /// Ready with the next thing that happened. After [`LinkEvent::Lost`] only completions follow.
+    /// Ready with the next thing that happened. After [`LinkEvent::Lost`] nothing begins any more: what follows are the ends
+    /// of work, and messages that came before.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<LinkEvent>;
 
     /// Another thread polls it from now on: whatever is tied to this one's runtime is tied to that one's.
