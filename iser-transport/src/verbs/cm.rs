@@ -1,15 +1,17 @@
 //! The connection manager: event channels, identifiers, and requests to connect.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rdma_sys::{rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_event_channel, rdma_port_space};
+use rdma_sys::{
+    ibv_context, rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_event_channel, rdma_port_space,
+};
 
 use super::channel::Readable;
-use super::device::Devices;
+use super::device::{Device, Devices};
 use super::ffi::{Library, check};
 
 /// A channel for events of identifiers, which are destroyed before it.
@@ -51,6 +53,8 @@ pub struct ConnectRequest {
     pub(super) devices: Arc<Devices>,
     /// Taken when the request is answered.
     id: Option<CmId>,
+    /// The listener's, which the identifier stays on until it is migrated; the listener may be gone by then.
+    _channel: Arc<EventChannel>,
     pub(super) reads_max: u8,
     private_data: Vec<u8>,
     local: SocketAddr,
@@ -117,7 +121,7 @@ impl EventChannel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: identifiers on the channel are destroyed before it (fields of their owners are in that order).
+        // SAFETY: identifiers on the channel are destroyed before it: whoever has one has the channel too, in a later field.
         unsafe { (self.library.rdma_destroy_event_channel)(self.raw) };
     }
 }
@@ -146,7 +150,7 @@ impl CmId {
 
     /// Moves its events to a channel of its own.
     pub(super) fn migrate(&self, channel: &Channel) -> io::Result<()> {
-        // SAFETY: both are open, and no event of the identifier waits for its acknowledgement.
+        // SAFETY: both channels are open, and no event of the identifier waits for its acknowledgement.
         check(unsafe { (self.library.rdma_migrate_id)(self.raw, channel.raw) })
     }
 }
@@ -160,8 +164,12 @@ impl Drop for CmId {
 
 impl ConnectRequest {
     /// # Safety
-    /// `id` is that of a connection request, and nobody else owns it.
-    pub(super) unsafe fn new(devices: Arc<Devices>, event: CmEvent) -> Option<Self> {
+    /// `event` is a connection request that came over `channel`, and nobody else owns its identifier.
+    pub(super) unsafe fn new(
+        devices: Arc<Devices>,
+        channel: Arc<EventChannel>,
+        event: CmEvent,
+    ) -> Option<Self> {
         let library = devices.library();
         let id = CmId {
             library,
@@ -182,7 +190,23 @@ impl ConnectRequest {
             local: local?,
             peer: peer?,
             id: Some(id),
+            _channel: channel,
         })
+    }
+
+    /// The device that it came through, opened if it is new.
+    pub(super) fn device(&self) -> io::Result<Arc<Device>> {
+        self.devices.device(self.context(), self.local)
+    }
+
+    /// That device is in use already.
+    pub(super) fn has_device(&self) -> bool {
+        self.devices.is_open(self.context())
+    }
+
+    fn context(&self) -> *mut ibv_context {
+        // SAFETY: the identifier is ours; a request came through a device.
+        unsafe { (*self.id().raw()).verbs }
     }
 
     /// Our address.
@@ -269,7 +293,8 @@ fn address_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
             // SAFETY: as above.
             let address = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
-            Some(SocketAddr::new(IpAddr::V6(ip), u16::from_be(address.sin6_port)))
+            let port = u16::from_be(address.sin6_port);
+            Some(SocketAddrV6::new(ip, port, 0, address.sin6_scope_id).into())
         }
         _ => None,
     }
@@ -305,7 +330,7 @@ mod tests {
 
     #[test]
     fn addresses_survive_the_way_to_c_and_back() {
-        for text in ["192.0.2.7:3260", "[2001:db8::7]:860"] {
+        for text in ["192.0.2.7:3260", "[2001:db8::7]:860", "[fe80::7%3]:3260"] {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(address_of(&storage_of(address)), Some(address));
         }

@@ -29,6 +29,8 @@ pub struct Devices {
     regions: Vec<Region>,
     /// By the address of the context.
     open: Mutex<HashMap<usize, Arc<Device>>>,
+    /// Held while a device is being opened, which takes as long as its memory is large.
+    opening: Mutex<()>,
     /// Of the anchors of all devices.
     channel: Arc<EventChannel>,
 }
@@ -98,6 +100,7 @@ impl Devices {
             library,
             regions,
             open: Mutex::default(),
+            opening: Mutex::default(),
             channel: Arc::new(EventChannel::new(library)?),
         }))
     }
@@ -146,13 +149,21 @@ impl Devices {
 
     /// The device of a context, which has this address; registers memory when it is new.
     pub(super) fn device(&self, context: *mut ibv_context, address: SocketAddr) -> io::Result<Arc<Device>> {
-        let mut open = self.lock();
-        if let Some(device) = open.get(&context.addr()) {
-            return Ok(Arc::clone(device));
+        let find = || self.lock().get(&context.addr()).cloned();
+        if let Some(device) = find() {
+            return Ok(device);
+        }
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = find() {
+            return Ok(device);
         }
         let device = Arc::new(Device::open(self, context, address)?);
-        open.insert(context.addr(), Arc::clone(&device));
+        self.lock().insert(context.addr(), Arc::clone(&device));
         Ok(device)
+    }
+
+    pub(super) fn is_open(&self, context: *mut ibv_context) -> bool {
+        self.lock().contains_key(&context.addr())
     }
 
     /// The device was removed: its memory is given up with the last connection.
@@ -171,11 +182,9 @@ impl Devices {
 impl Device {
     fn open(devices: &Devices, context: *mut ibv_context, address: SocketAddr) -> io::Result<Self> {
         let (library, regions) = (devices.library, &devices.regions);
-        let anchor = CmId::bound(
-            library,
-            devices.channel.channel(),
-            SocketAddr::new(address.ip(), 0),
-        )?;
+        let mut any_port = address;
+        any_port.set_port(0);
+        let anchor = CmId::bound(library, devices.channel.channel(), any_port)?;
         // SAFETY: zeroes are a valid value of this plain structure.
         let mut attributes: ibv_device_attr = unsafe { std::mem::zeroed() };
         // SAFETY: the context is the connection manager's, which does not close it while an identifier uses it.

@@ -16,7 +16,7 @@ use rdma_sys::{
     rdma_cm_event_type, rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 
-use super::cm::{CmEvent, ConnectRequest, storage_of};
+use super::cm::{CmEvent, ConnectRequest, EventChannel, storage_of};
 use super::device::Devices;
 use super::ffi::Library;
 use crate::fabric::Region;
@@ -34,6 +34,10 @@ pub(super) struct Fake {
     pub(super) refuses: Option<Refusal>,
     /// What completes next.
     pub(super) completions: VecDeque<ibv_wc>,
+    /// How often the completion queue was armed.
+    pub(super) arms: usize,
+    /// Somebody wants to connect; known before the listener is made.
+    pub(super) is_called: bool,
 }
 
 /// How work is not taken.
@@ -54,10 +58,30 @@ pub(super) fn fake<T>(look: impl FnOnce(&mut Fake) -> T) -> T {
     FAKE.with_borrow_mut(look)
 }
 
-/// A request to connect over the device of this thread, which registers `region`.
+/// Devices over this library, each of which is going to register `region`.
+pub(super) fn devices(region: Region) -> Arc<Devices> {
+    Devices::new(Box::leak(Box::new(library())), vec![region]).expect("this thread has a runtime")
+}
+
+/// A request to connect over the device of this thread, which registers `region`. Its listener is always there.
 pub(super) fn request(region: Region, transport: ibv_transport_type::Type) -> ConnectRequest {
-    let devices =
-        Devices::new(Box::leak(Box::new(library())), vec![region]).expect("this thread has a runtime");
+    let devices = devices(region);
+    let channel = Arc::new(EventChannel::new(devices.library()).expect("this thread has a runtime"));
+    std::mem::forget(Arc::clone(&channel));
+    let event = CmEvent {
+        kind: rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_REQUEST,
+        status: 0,
+        id: caller(transport),
+        private_data: Vec::new(),
+        reads_max: 4,
+    };
+    // SAFETY: the identifier was made for this request.
+    let request = unsafe { ConnectRequest::new(devices, channel, event) };
+    request.expect("its addresses are of the Internet")
+}
+
+/// The identifier of somebody who wants to connect through a device.
+fn caller(transport: ibv_transport_type::Type) -> *mut rdma_cm_id {
     let (device, context, id) = (
         object::<ibv_device>(),
         object::<ibv_context>(),
@@ -76,15 +100,7 @@ pub(super) fn request(region: Region, transport: ibv_transport_type::Type) -> Co
         (*id).route.addr.src_addr_union.src_storage = address;
         (*id).route.addr.dst_addr_union.dst_storage = address;
     }
-    let event = CmEvent {
-        kind: rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_REQUEST,
-        status: 0,
-        id,
-        private_data: Vec::new(),
-        reads_max: 4,
-    };
-    // SAFETY: the identifier was made for this request.
-    unsafe { ConnectRequest::new(Arc::clone(&devices), event) }.expect("its addresses are of the Internet")
+    id
 }
 
 fn library() -> Library {
@@ -136,10 +152,10 @@ fn fails_with(errno: c_int) -> c_int {
     -1
 }
 
-/// A descriptor on which nothing ever comes.
-fn descriptor() -> c_int {
+/// A descriptor that says once that something came, or never.
+fn descriptor(says_so: bool) -> c_int {
     // SAFETY: no memory is involved.
-    unsafe { libc::eventfd(0, 0) }
+    unsafe { libc::eventfd(says_so.into(), 0) }
 }
 
 unsafe extern "C" fn ibv_ack_cq_events(_: *mut ibv_cq, _: c_uint) {}
@@ -151,7 +167,7 @@ unsafe extern "C" fn ibv_alloc_pd(_: *mut ibv_context) -> *mut ibv_pd {
 unsafe extern "C" fn ibv_create_comp_channel(_: *mut ibv_context) -> *mut ibv_comp_channel {
     let channel = object::<ibv_comp_channel>();
     // SAFETY: just made.
-    unsafe { (*channel).fd = descriptor() };
+    unsafe { (*channel).fd = descriptor(false) };
     channel
 }
 
@@ -235,7 +251,7 @@ unsafe extern "C" fn rdma_bind_addr(_: *mut rdma_cm_id, _: *mut libc::sockaddr) 
 unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
     let channel = object::<rdma_event_channel>();
     // SAFETY: just made.
-    unsafe { (*channel).fd = descriptor() };
+    unsafe { (*channel).fd = descriptor(fake(|fake| fake.is_called)) };
     channel
 }
 
@@ -280,8 +296,18 @@ unsafe extern "C" fn rdma_disconnect(_: *mut rdma_cm_id) -> c_int {
     0
 }
 
-unsafe extern "C" fn rdma_get_cm_event(_: *mut rdma_event_channel, _: *mut *mut rdma_cm_event) -> c_int {
-    fails_with(libc::EAGAIN)
+unsafe extern "C" fn rdma_get_cm_event(_: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int {
+    if !fake(|fake| std::mem::take(&mut fake.is_called)) {
+        return fails_with(libc::EAGAIN);
+    }
+    let call = object::<rdma_cm_event>();
+    // SAFETY: the event was just made; the caller's place for the result.
+    unsafe {
+        (*call).event = rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_REQUEST;
+        (*call).id = caller(ibv_transport_type::IBV_TRANSPORT_IB);
+        *event = call;
+    }
+    0
 }
 
 unsafe extern "C" fn rdma_listen(_: *mut rdma_cm_id, _: c_int) -> c_int {
@@ -309,6 +335,7 @@ unsafe extern "C" fn poll_cq(_: *mut ibv_cq, room: c_int, place: *mut ibv_wc) ->
 }
 
 unsafe extern "C" fn req_notify_cq(_: *mut ibv_cq, _: c_int) -> c_int {
+    fake(|fake| fake.arms += 1);
     0
 }
 

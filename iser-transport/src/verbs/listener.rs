@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rdma_sys::rdma_cm_event_type;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::cm::{CmId, ConnectRequest, EventChannel};
 use super::device::Devices;
@@ -16,7 +16,8 @@ use super::ffi::check;
 pub struct Listener {
     /// Before its channel.
     id: CmId,
-    channel: EventChannel,
+    /// Requests that nobody has answered yet have it too.
+    channel: Arc<EventChannel>,
     devices: Arc<Devices>,
 }
 
@@ -65,12 +66,13 @@ impl Listener {
         check(unsafe { (library.rdma_listen)(id.raw(), BACKLOG) })?;
         Ok(Self {
             id,
-            channel,
+            channel: Arc::new(channel),
             devices: Arc::clone(devices),
         })
     }
 
-    /// The next request to connect. Dropping the future loses none.
+    /// The next request to connect. Its device is open: registering the memory for a new one takes its time, and whoever
+    /// serves the connection has none. Dropping the future may reject a request that came through a new device, no other.
     pub async fn accept(&mut self) -> Result<ConnectRequest, ListenerLost> {
         loop {
             let event = std::future::poll_fn(|cx| self.channel.poll_event(cx)).await;
@@ -78,9 +80,16 @@ impl Listener {
             match event.kind {
                 rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_REQUEST => {
                     // SAFETY: the identifier of a request is its receiver's, and was told once.
-                    let request = unsafe { ConnectRequest::new(Arc::clone(&self.devices), event) };
-                    if let Some(request) = request {
-                        return Ok(request);
+                    let request = unsafe {
+                        ConnectRequest::new(Arc::clone(&self.devices), Arc::clone(&self.channel), event)
+                    };
+                    let Some(request) = request else { continue };
+                    let peer = request.peer();
+                    match with_device(request).await {
+                        Ok(request) => return Ok(request),
+                        Err(error) => {
+                            warn!(%peer, "connection refused, the RDMA device cannot be used: {error}");
+                        }
                     }
                 }
                 kind if event.id != self.id.raw() => {
@@ -108,6 +117,14 @@ impl Listener {
             self.devices.forget(context);
         }
     }
+}
+
+async fn with_device(request: ConnectRequest) -> io::Result<ConnectRequest> {
+    if request.has_device() {
+        return Ok(request);
+    }
+    let opened = tokio::task::spawn_blocking(move || request.device().map(|_| request));
+    opened.await.map_err(io::Error::other)?
 }
 
 fn explain(error: &io::Error) -> String {

@@ -88,9 +88,7 @@ impl ConnectRequest {
     /// A queue pair for this connection, in the runtime of this thread. Receives may be posted; then
     /// [`VerbsQueuePair::accept`] answers the peer.
     pub fn queue_pair(self, depths: Depths) -> io::Result<VerbsQueuePair> {
-        // SAFETY: the identifier is ours; a request came through a device.
-        let context = unsafe { (*self.id().raw()).verbs };
-        let device = self.devices.device(context, self.local())?;
+        let device = self.device()?;
         let limits = device.limits();
         let send_depth = depths.send.min(limits.queue_depth);
         let receive_depth = depths.receive.min(limits.queue_depth);

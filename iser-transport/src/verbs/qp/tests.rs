@@ -1,6 +1,7 @@
 //! Whose memory is when: over a device that does what the test says.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use backstores::BufPool;
@@ -8,7 +9,8 @@ use futures_util::FutureExt;
 use rdma_sys::ibv_transport_type;
 use tokio::time::{Instant, timeout};
 
-use super::super::fake::{Refusal, fake, request};
+use super::super::fake::{Refusal, devices, fake, request};
+use super::super::listener::Listener;
 use super::*;
 use crate::fabric::{Region, Remote};
 
@@ -55,6 +57,36 @@ async fn an_identifier_goes_before_its_channel_where_no_queue_pair_can_be_made()
         ["identifier", "channel", "completion queue", "completion channel"]
     );
     drop(devices);
+}
+
+#[tokio::test]
+async fn a_request_outlives_its_listener_with_the_channel_that_it_came_over() {
+    fake(|fake| fake.is_called = true);
+    let pool = BufPool::new(1 << 20);
+    let devices = devices(Region::of(&pool));
+    let address = SocketAddr::from(([192, 0, 2, 1], 3260));
+    let mut listener = Listener::bind(&devices, address).unwrap();
+    let request = listener.accept().await.unwrap();
+    drop(listener);
+    assert_eq!(fake(|fake| fake.freed.clone()), ["identifier"]);
+    drop(request);
+    assert_eq!(
+        fake(|fake| fake.freed.clone()),
+        ["identifier", "identifier", "channel"]
+    );
+}
+
+#[tokio::test]
+async fn a_device_is_opened_before_somebody_serves_the_connection() {
+    fake(|fake| fake.is_called = true);
+    let pool = BufPool::new(1 << 20);
+    let devices = devices(Region::of(&pool));
+    let address = SocketAddr::from(([0, 0, 0, 0], 3260));
+    let mut listener = Listener::bind(&devices, address).unwrap();
+    let request = listener.accept().await.unwrap();
+    let _queue_pair = request.queue_pair(DEPTHS).unwrap();
+    // By another thread, which has a device of its own here.
+    assert_eq!(fake(|fake| fake.registered.len()), 0);
 }
 
 #[tokio::test]
@@ -129,5 +161,8 @@ async fn what_a_device_does_not_ring_for_is_found_within_a_second() {
     });
     let found = timeout(Duration::from_secs(60), found).await;
     assert!(matches!(found, Ok(LinkEvent::Done(_))));
-    assert_eq!(begin.elapsed().as_secs(), 1);
+    assert_eq!((begin.elapsed().as_secs(), fake(|fake| fake.arms)), (1, 1));
+    // And it is asked once more to ring.
+    assert!(event(&mut qp).is_none());
+    assert_eq!(fake(|fake| fake.arms), 2);
 }
