@@ -36,13 +36,13 @@ twenty_logins() { cycles 20; }
 # A portal on every address listens through whatever device there is and is never closed; a device that is taken away while
 # nobody is connected is let go of all the same, and serves again when it is back.
 wildcard() {
+  local removed
   end_target TERM
   start_target --portal "$over_tcp" --portal iser:0.0.0.0:3260 --target-name $target --cores 1 --buffers 32M \
     --export file:/run/disk.img,size=${megabytes}M --log-level info,iser_transport=debug,lunaport=debug
   wait_for 20 said 1 'iSER portal 0.0.0.0:3260 is open'
-  local removed
-  removed=$(grep -cF 'RDMA device removed' /run/target.log || true)
   in_and_out
+  removed=$(grep -cF 'RDMA device removed' /run/target.log || true)
   timeout 30 rdma link delete rxe0 || fail 'the device cannot be deleted: the target holds it'
   wait_for 5 said $((removed + 1)) 'RDMA device removed'
   rdma link add rxe0 type rxe netdev veth0
