@@ -63,7 +63,7 @@ impl CheckedDisk {
             match outcome {
                 Outcome::Status {
                     sense: Some(sense), ..
-                } if matches!(sense.key, SenseKey::UnitAttention | SenseKey::NotReady) => {
+                } if sense.key == SenseKey::UnitAttention || sense.progress.is_some() => {
                     tokio::task::yield_now().await;
                 }
                 Outcome::Status { .. } | Outcome::Aborted => return,
@@ -248,6 +248,23 @@ mod tests {
         disk.run(&copy, 0, vec![1; 64]).await;
         copy[1] = 0x11;
         disk.run(&copy, 0, vec![1; 64]).await;
+    }
+
+    #[tokio::test]
+    async fn a_path_that_stays_unavailable_is_not_waited_for() {
+        let mut disk = ready().await;
+        let mut set_states = [0; 16];
+        (set_states[0], set_states[1], set_states[9]) = (0xa4, 0x0a, 8);
+        disk.run(&set_states, 0, vec![0, 0, 0, 0, 3, 0, 0, 1]).await;
+        disk.hear_news().await;
+        let (told, _) = disk.command(&[0; 16], 0, &[]).await;
+        let Outcome::Status {
+            sense: Some(sense), ..
+        } = told
+        else {
+            panic!("{told:?}")
+        };
+        assert_eq!((sense.key, sense.code), (SenseKey::NotReady, (0x04, 0x0c)));
     }
 
     #[tokio::test]
