@@ -34,6 +34,9 @@ unable=(
   iSCSIdatasn.iSCSIDataSnInvalid
 )
 
+# They want blocks to be zero that they have not written, and leave them otherwise: passing once, they fail the next time.
+untidy=(MultipathIO.CompareAndWrite)
+
 start() {
   soft_rdma rxe
   head -c 64 /dev/urandom >/run/key
@@ -80,7 +83,9 @@ both() {
   local test=$1 tcp rdma lun seconds
   read -r lun seconds <<<"$(host conformance_lun "$test")"
   seconds=$((seconds > 120 ? seconds : 120))
+  [[ " ${untidy[*]} " != *" $test "* ]] || anew
   tcp=$(verdict "$test" "iscsi://$portal/$target/$lun" $seconds)
+  [[ " ${untidy[*]} " != *" $test "* ]] || anew
   rdma=$(over_rdma "$test" "$portal/$target/$lun" $seconds)
   echo "$test: TCP $tcp; RDMA $rdma"
   if [ "${tcp%% *}" != "${rdma%% *}" ]; then
@@ -88,10 +93,13 @@ both() {
     [[ " ${unable[*]} " == *" $test"[\ =]* ]] || echo "$test: TCP $tcp, RDMA $rdma;" >>/run/unnamed
   fi
   # What a failed test left behind must not be paid for by the next one.
-  if [[ "$tcp $rdma" == *fail* ]]; then
-    end_target TERM
-    serve_for_judging
-  fi
+  [[ "$tcp $rdma" != *fail* ]] || anew
+}
+
+# With empty disks.
+anew() {
+  end_target TERM
+  serve_for_judging
 }
 
 # What differs has to be named above, and what is named has to differ.
