@@ -80,7 +80,7 @@ impl FullFeature {
         let mut links = Links::default();
         links.add(leading);
         Self {
-            window: CommandWindow::new(cmd_sn, limits.command_window.max(1)),
+            window: CommandWindow::new(cmd_sn, params.command_window),
             identity,
             params,
             limits,

@@ -43,12 +43,14 @@ impl Negotiation {
             ours.data_digest = vec![false];
             ours.error_recovery_level = 0;
         }
+        let command_window = ours.command_window.max(1);
         Self {
             ours,
             leading,
             transport,
             params: SessionParams {
                 session_type,
+                command_window,
                 ..SessionParams::default()
             },
             said: BTreeMap::new(),

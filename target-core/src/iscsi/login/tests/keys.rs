@@ -83,6 +83,7 @@ fn all_keys_at_once_get_their_results() {
             data_pdu_in_order: true,
             data_sequence_in_order: true,
             protocol_level: 2,
+            command_window: 128,
             transport: Vec::new(),
         }
     );
