@@ -15,7 +15,7 @@ use iscsi_proto::pdu::{
 };
 use iscsi_proto::{Ahs, BHS_LEN, DecodeError, Frame, Itt};
 use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
-use target_core::iscsi::SessionParams;
+use target_core::iscsi::{IMMEDIATE_MAX, SessionParams};
 use target_core::trace::{Digests, Tap};
 use tokio::task::coop::poll_proceed;
 use tracing::debug;
@@ -516,8 +516,6 @@ const MESSAGE_MAX: usize = 16 * 1024;
 const _: () = assert!(HEADER_LEN + BHS_LEN + 512 + RECEIVE_LEN <= MESSAGE_MAX);
 /// During login requests and responses alternate; a second is for a peer that breaks off and begins anew.
 const LOGIN_RECEIVES: usize = 2;
-/// Commands for immediate delivery that the core takes beside the window.
-const IMMEDIATE_MAX: usize = 16;
 /// Memory of what the peer has not taken at which receives are kept back: above the Data-In that a connection may have in
 /// flight.
 const UNSENT_MAX: usize = 8 * 1024 * 1024;

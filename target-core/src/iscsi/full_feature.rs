@@ -391,4 +391,4 @@ fn is_answer_to_ping(pdu: &Request) -> bool {
 
 /// Commands and task management requests for immediate delivery that may be under way at once, beyond the window
 /// (§4.2.2.1 lets us refuse more).
-pub(super) const IMMEDIATE_MAX: usize = 16;
+pub const IMMEDIATE_MAX: usize = 16;
