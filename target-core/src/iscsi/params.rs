@@ -49,7 +49,8 @@ pub struct SessionParams {
     /// Commands that the initiator may have under way at once, over all connections of the session together. Not negotiated:
     /// it is told by MaxCmdSN (§4.2.2.1), which shows only what is left of it at the time.
     pub command_window: u16,
-    /// Values of the transport's own keys, as they were agreed, for the transport to read back.
+    /// Values of the transport's own keys, as they were agreed, for the transport to read back. Numbers are decimal, however
+    /// the initiator wrote them (§6.1).
     pub transport: Vec<(&'static str, String)>,
 }
 
