@@ -15,7 +15,7 @@ use iscsi_proto::pdu::{
 };
 use iscsi_proto::{Ahs, BHS_LEN, DecodeError, Frame, Itt};
 use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
-use target_core::iscsi::SessionParams;
+use target_core::iscsi::{IMMEDIATE_MAX, SessionParams};
 use target_core::trace::{Digests, Tap};
 use tokio::task::coop::poll_proceed;
 use tracing::debug;
@@ -45,8 +45,6 @@ pub struct IserMover<Q> {
     receives: usize,
     /// Receives that a peer which takes no answers does not get again.
     withheld: Vec<IoBuf>,
-    /// Commands the initiator may have under way, as the login's last response says.
-    window: usize,
     /// Full feature phase has begun.
     is_enabled: bool,
     hello: HelloRule,
@@ -87,7 +85,6 @@ impl<Q: QueuePair> IserMover<Q> {
             closed: None,
             receives: 0,
             withheld: Vec::new(),
-            window: 0,
             is_enabled: false,
             hello: HelloRule::Forbidden,
             unexpected: Unexpected::default(),
@@ -324,14 +321,16 @@ impl<Q: QueuePair> IserMover<Q> {
         self.push(&Response::ScsiResponse(response), data, invalidate);
     }
 
-    /// Commands and what comes beside them, and the data that may come unasked.
+    /// Commands and what comes beside them, and the data that may come unasked. Whatever goes on in the session by now: later
+    /// the whole window may come over this connection alone.
     fn receives_for(&self, params: &SessionParams) -> usize {
-        let commands = self.window + IMMEDIATE_MAX + UNEXPECTED_MAX;
+        let window = usize::from(params.command_window);
+        let commands = window + IMMEDIATE_MAX + UNEXPECTED_MAX;
         let unsolicited = if params.initial_r2t {
             0
         } else {
             let segment = length(params.max_recv_data_segment_len).min(RECEIVE_LEN);
-            self.window * length(params.first_burst_len).div_ceil(segment)
+            window * length(params.first_burst_len).div_ceil(segment)
         };
         (commands + unsolicited).min(self.qp.capabilities().receive_depth)
     }
@@ -407,12 +406,6 @@ impl<Q: QueuePair + 'static> DataMover for IserMover<Q> {
     fn send_control(&mut self, pdu: Response, data: Bytes) {
         match pdu {
             Response::ScsiResponse(response) => self.push_scsi_response(response, &data),
-            Response::Login(response) => {
-                let window = response.max_cmd_sn.distance_from(response.exp_cmd_sn);
-                self.window =
-                    usize::try_from(window).map_or(WINDOW_MAX, |window| (window + 1).min(WINDOW_MAX));
-                self.push(&Response::Login(response), &data, None);
-            }
             pdu => self.push(&pdu, &data, None),
         }
     }
@@ -523,10 +516,6 @@ const MESSAGE_MAX: usize = 16 * 1024;
 const _: () = assert!(HEADER_LEN + BHS_LEN + 512 + RECEIVE_LEN <= MESSAGE_MAX);
 /// During login requests and responses alternate; a second is for a peer that breaks off and begins anew.
 const LOGIN_RECEIVES: usize = 2;
-/// Commands for immediate delivery that the core takes beside the window.
-const IMMEDIATE_MAX: usize = 16;
-/// No command window is wider.
-const WINDOW_MAX: usize = 4096;
 /// Memory of what the peer has not taken at which receives are kept back: above the Data-In that a connection may have in
 /// flight.
 const UNSENT_MAX: usize = 8 * 1024 * 1024;

@@ -154,11 +154,20 @@ fn agreed(keys: &[(&'static str, &str)]) -> SessionParams {
     }
 }
 
+/// The same in a session with this command window.
+fn with_window(command_window: u16, params: &SessionParams) -> SessionParams {
+    SessionParams {
+        command_window,
+        ..params.clone()
+    }
+}
+
 impl Pair {
     /// As after a login with this window.
-    async fn full_feature(&mut self, window: u32, params: &SessionParams) {
-        self.mover.send_control(login_response(window), Bytes::new());
-        self.mover.enable(params);
+    async fn full_feature(&mut self, window: u16, params: &SessionParams) {
+        self.mover
+            .send_control(login_response(window.into()), Bytes::new());
+        self.mover.enable(&with_window(window, params));
         assert!(matches!(self.answer().await, Message::Pdu { .. }));
     }
 

@@ -98,8 +98,7 @@ impl FullFeature {
             actions.push_back(Action::Discard(pdu.itt));
         }
         let (task, abort) = self.tasks.start(link, &pdu);
-        let unfit = if self.is_draining() || self.abandoned >= usize::from(self.limits.command_window.max(1))
-        {
+        let unfit = if self.is_draining() || self.abandoned >= usize::from(self.params.command_window) {
             // What was aborted still costs memory as long as its store operation runs; that too has its bound.
             Some((Status::Busy, None))
         } else {

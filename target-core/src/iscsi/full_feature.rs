@@ -80,7 +80,7 @@ impl FullFeature {
         let mut links = Links::default();
         links.add(leading);
         Self {
-            window: CommandWindow::new(cmd_sn, limits.command_window.max(1)),
+            window: CommandWindow::new(cmd_sn, params.command_window),
             identity,
             params,
             limits,
@@ -391,4 +391,4 @@ fn is_answer_to_ping(pdu: &Request) -> bool {
 
 /// Commands and task management requests for immediate delivery that may be under way at once, beyond the window
 /// (§4.2.2.1 lets us refuse more).
-pub(super) const IMMEDIATE_MAX: usize = 16;
+pub const IMMEDIATE_MAX: usize = 16;

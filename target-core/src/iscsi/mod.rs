@@ -38,6 +38,7 @@ mod window;
 pub use connection::Connection;
 pub use discovery::Asker;
 pub use event::{Action, CloseReason, Event, LinkId, Order, PeerMisbehaved, Start};
+pub use full_feature::IMMEDIATE_MAX;
 pub use login::{
     Admission, LinkInfo, Login, LoginAnswer, LoginFailure, LoginStep, PendingAdmission, SegmentLengths,
     TransportKeys,

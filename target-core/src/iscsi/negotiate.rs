@@ -43,12 +43,14 @@ impl Negotiation {
             ours.data_digest = vec![false];
             ours.error_recovery_level = 0;
         }
+        let command_window = ours.command_window.max(1);
         Self {
             ours,
             leading,
             transport,
             params: SessionParams {
                 session_type,
+                command_window,
                 ..SessionParams::default()
             },
             said: BTreeMap::new(),
@@ -278,10 +280,10 @@ impl Negotiation {
     /// Keys of the transport; any other key is unknown.
     fn answer_transport(&mut self, key: &str, value: &str) -> Option<String> {
         if let Some((name, ours)) = self.transport.declared.iter().find(|(name, _)| *name == key) {
-            if parse_number(value).is_err() {
+            let Ok(theirs) = parse_number(value) else {
                 return Some(REJECT.to_owned());
-            }
-            self.params.transport.push((name, value.to_owned()));
+            };
+            self.params.transport.push((name, theirs.to_string()));
             return Some(ours.clone());
         }
         if let Some(name) = self.transport.heard.iter().find(|name| **name == key) {

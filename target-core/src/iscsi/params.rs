@@ -9,7 +9,7 @@ pub enum SessionType {
     Normal,
 }
 
-/// Negotiated and declared values of a session and its connection.
+/// Negotiated and declared values of a session and its connection, and what holds beside them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SessionParams {
     /// Discovery or normal.
@@ -46,7 +46,11 @@ pub struct SessionParams {
     pub data_sequence_in_order: bool,
     /// iSCSIProtocolLevel.
     pub protocol_level: u8,
-    /// Values of the transport's own keys, as they were agreed, for the transport to read back.
+    /// Commands that the initiator may have under way at once, over all connections of the session together. Not negotiated:
+    /// it is told by MaxCmdSN (§4.2.2.1), which shows only what is left of it at the time.
+    pub command_window: u16,
+    /// Values of the transport's own keys, as they were agreed, for the transport to read back. Numbers are decimal, however
+    /// the initiator wrote them (§6.1).
     pub transport: Vec<(&'static str, String)>,
 }
 
@@ -75,6 +79,7 @@ impl Default for SessionParams {
             data_pdu_in_order: true,
             data_sequence_in_order: true,
             protocol_level: 1,
+            command_window: 1,
             transport: Vec::new(),
         }
     }

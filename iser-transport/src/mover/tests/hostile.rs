@@ -90,7 +90,7 @@ async fn answers_that_nobody_takes_keep_no_more_memory_than_is_said() {
         messages,
     };
     pair.mover.send_control(login_response(4), Bytes::new());
-    pair.mover.enable(&agreed(&[]));
+    pair.mover.enable(&with_window(4, &agreed(&[])));
     for itt in 0..10_000 {
         pair.initiator.send(nop(itt), &[]);
         if timeout(Duration::from_secs(1), pair.notify()).await.is_err() {

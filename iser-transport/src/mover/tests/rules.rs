@@ -53,7 +53,7 @@ async fn login_with(pair: Pair, params: &SessionParams) -> (LoginResponse, Strin
     let mut pair = pair;
     pair.mover
         .send_control(login_response(64), Bytes::from_static(b"key=value\0"));
-    pair.mover.enable(params);
+    pair.mover.enable(&with_window(64, params));
     let (Message::Pdu { bhs, .. }, reason) = last_words(pair).await else {
         panic!()
     };
@@ -197,6 +197,32 @@ async fn a_login_without_rdma_extensions_is_refused_unless_it_is_for_discovery()
     pair.full_feature(8, &discovery).await;
     pair.initiator.send(nop(1), &[]);
     assert!(matches!(pair.notify().await, Notify::Control { .. }));
+}
+
+/// Receives after a login that showed so much of a window of 128, and the memory for them.
+async fn receives_with(left: u32) -> (usize, usize) {
+    let mut pair = pair(Weather::default());
+    let Response::Login(response) = login_response(0) else {
+        unreachable!("it is one")
+    };
+    let response = LoginResponse {
+        exp_cmd_sn: Sn(129 - left),
+        max_cmd_sn: Sn(128),
+        ..response
+    };
+    pair.mover
+        .send_control(Response::Login(response), Bytes::from_static(b"key=value\0"));
+    pair.mover.enable(&with_window(128, &agreed(&[])));
+    let receives = pair.mover.receives;
+    assert!(matches!(pair.answer().await, Message::Pdu { .. }));
+    (receives, pair.messages.stats().in_use / MESSAGE_MAX)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_joins_a_busy_session_gets_receives_for_the_whole_window() {
+    for left in [128, 64, 0] {
+        assert_eq!(receives_with(left).await, (176, 176), "{left} left");
+    }
 }
 
 #[tokio::test(start_paused = true)]

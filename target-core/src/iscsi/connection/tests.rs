@@ -12,12 +12,13 @@ use iscsi_proto::{Ahs, Cid, DecodeError, IscsiName, Isid, Itt, Lun, Sn, Tpgt, Ts
 use super::*;
 use crate::control::{Access, ChapPolicy, Directory, Parameters, Target};
 use crate::iscsi::registry::Admitted;
-use crate::iscsi::{LinkId, LinkInfo, TransportKeys};
+use crate::iscsi::{JoiningLogin, LinkId, LinkInfo, TransportKeys};
 use crate::nexus::{InitiatorPort, NexusId, TargetPort};
 use crate::scsi::TargetDevice;
 use crate::transfer::TaskId;
 
 mod endings;
+mod joining;
 mod management;
 mod matrix;
 mod order;

@@ -83,6 +83,7 @@ fn all_keys_at_once_get_their_results() {
             data_pdu_in_order: true,
             data_sequence_in_order: true,
             protocol_level: 2,
+            command_window: 128,
             transport: Vec::new(),
         }
     );
@@ -187,6 +188,39 @@ fn transport_keys_are_negotiated_as_data() {
             ("OwnExtensions", "Yes".to_owned()),
             ("InitiatorRecvDataSegmentLength", "8192".to_owned()),
             ("MaxOutstandingUnexpectedPDUs", "6".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn numbers_of_a_transport_are_read_back_in_decimal_however_they_were_written() {
+    let mut link = link();
+    link.keys = TransportKeys {
+        values: vec![("InitiatorRecvDataSegmentLength", "8192".to_owned())],
+        declared: vec![
+            ("MaxOutstandingUnexpectedPDUs", "4".to_owned()),
+            ("MaxAHSLength", "512".to_owned()),
+        ],
+        ..TransportKeys::default()
+    };
+    let pairs = [
+        NAMES,
+        &[
+            ("InitiatorRecvDataSegmentLength", "0x1000"),
+            ("MaxOutstandingUnexpectedPDUs", "0x10"),
+            ("MaxAHSLength", "0X1fF"),
+        ],
+    ]
+    .concat();
+    let (admission, _) = Script::over(link, directory(target()))
+        .go(LoginStage::Operational, LoginStage::FullFeature, &pairs)
+        .admitted();
+    assert_eq!(
+        admission.params.transport,
+        [
+            ("InitiatorRecvDataSegmentLength", "4096".to_owned()),
+            ("MaxOutstandingUnexpectedPDUs", "16".to_owned()),
+            ("MaxAHSLength", "511".to_owned()),
         ]
     );
 }
