@@ -225,6 +225,11 @@ impl Session {
         !self.max_cmd_sn.precedes(self.cmd_sn) && self.tasks.len() < QUEUE_DEPTH
     }
 
+    /// Whether RDMA goes on over several connections.
+    pub(crate) fn moves_by_several(&self) -> bool {
+        self.terms.rdma.is_some() && self.legs.len() > 1
+    }
+
     /// Whether nothing is outstanding.
     pub(crate) fn is_idle(&self) -> bool {
         let is_answered = self.tasks.is_empty() && self.tmfs.is_empty() && self.contested.is_empty();
@@ -268,8 +273,13 @@ impl Session {
 
     /// Sends a command with what data may go at once.
     pub(crate) fn command(&mut self, unit: usize, command: Command) {
-        let itt = self.itt();
         let leg = self.any_leg();
+        self.command_on(leg, unit, command);
+    }
+
+    /// The same on a connection of choice. Returns its tag.
+    pub(crate) fn command_on(&mut self, leg: u16, unit: usize, command: Command) -> u32 {
+        let itt = self.itt();
         let cmd_sn = self.number(leg);
         let mut task = Task::new(&self.scene, unit, command, cmd_sn, leg);
         task.behind = self.changes_before(&task);
@@ -297,6 +307,7 @@ impl Session {
         ));
         self.tasks.insert(itt, task);
         self.say(itt);
+        itt
     }
 
     /// Outstanding changes that a command must run behind: an ordered one behind all, most others behind those that are
