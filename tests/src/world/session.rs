@@ -201,7 +201,13 @@ impl Session {
 
     /// Whether another connection may join, and its CID.
     pub(crate) fn vacant_cid(&mut self) -> Option<u16> {
-        if self.legs.len() >= self.terms.max_connections || self.logged_out {
+        // The target may hear of a link's end later than of another's beginning; it does when it answers the logout.
+        let is_lost = |parting: &&Parting| self.legs.iter().all(|leg| leg.cid != parting.cid);
+        let lost = match self.terms.rdma {
+            Some(_) => self.partings.values().filter(is_lost).count(),
+            None => 0,
+        };
+        if self.legs.len() + lost >= self.terms.max_connections || self.logged_out {
             return None;
         }
         self.next_cid += 1;
