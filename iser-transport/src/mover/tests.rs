@@ -448,32 +448,6 @@ async fn a_whole_window_of_messages_finds_receives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_without_reading_answers_gets_no_more_receives() {
-    let mut pair = pair(Weather::default());
-    pair.full_feature(4, &agreed(&[])).await;
-    let opened = Opened {
-        room: 16 << 20,
-        ..Opened::default()
-    };
-    pair.initiator.command(command(5, 16 << 20, true), &[], opened);
-    pair.begin().await;
-    for piece in 0..40 {
-        let put = put(5, piece * CHUNK, &[1; CHUNK], &pair.pool, false);
-        pair.mover.put_data(put);
-    }
-    let receives = 4 + IMMEDIATE_MAX + UNEXPECTED_MAX;
-    for itt in 0..200 {
-        pair.initiator.send(nop(itt), &[]);
-    }
-    // 10 MiB are queued: what was understood is kept back.
-    for _ in 0..receives {
-        let buf = pair.messages.try_acquire(MESSAGE_MAX).unwrap();
-        pair.mover.recycle(buf);
-    }
-    assert_eq!(pair.mover.withheld.len(), receives);
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_is_no_message_of_iser_ends_the_connection_with_a_reason() {
     let control = IserHeader::Control {
         read: None,

@@ -71,6 +71,12 @@ impl SimQueuePair {
         self.lock().waits_for_receives(self.side)
     }
 
+    /// How often work of the peer named memory here that was not open: closed again, invalidated, or never there.
+    #[must_use]
+    pub fn refusals(&self) -> u64 {
+        self.lock().refusals(self.side)
+    }
+
     /// From now on one in so many work requests fails; 0 for none.
     pub fn worsen(&mut self, fails_one_in: u64) {
         self.lock().worsen(fails_one_in);

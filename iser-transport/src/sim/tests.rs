@@ -73,8 +73,28 @@ async fn memory_is_written_and_read_where_it_is_open_and_nowhere_else() {
         panic!()
     };
     assert!(done.result.is_err());
+    assert_eq!((left.refusals(), right.refusals()), (0, 1));
     assert_eq!(right.deregister(place.stag), Some(vec![7; 8]));
     assert!(matches!(event(&mut right).await, LinkEvent::Lost(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tag_of_one_link_opens_nothing_on_another() {
+    let (_left, mut right) = link(1, Weather::default());
+    let place = right.register(vec![7; 8]);
+    let (mut other_left, mut other_right) = link(2, Weather::default());
+    other_right.register(vec![7; 8]);
+    let read = Work::Read {
+        buf: buf(&[0; 4]),
+        at: 0,
+        from: place,
+    };
+    other_left.post(WorkId(1), read);
+    let LinkEvent::Done(done) = event(&mut other_left).await else {
+        panic!()
+    };
+    assert!(done.result.is_err());
+    assert_eq!(other_right.refusals(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,6 +45,8 @@ struct End {
     /// The first of `posted` waits for a receive of the other end.
     stalled: bool,
     waits_for_receives: u64,
+    /// How often the other end wanted memory that is not open.
+    refusals: u64,
     last_received: Option<Instant>,
     last_posted: Option<Instant>,
 }
@@ -76,14 +78,17 @@ impl Region {
 
 impl Wire {
     pub(super) fn new(seed: u64, weather: Weather) -> Self {
-        Self {
+        let mut wire = Self {
             weather,
             state: seed,
             sequence: 0,
-            next_stag: 0x100,
+            next_stag: 0,
             left: End::default(),
             right: End::default(),
-        }
+        };
+        // No two links begin alike: a tag that is used on the wrong one is not there.
+        wire.next_stag = u32::try_from(wire.draw(1 << 32)).expect("a number below the bound");
+        wire
     }
 
     pub(super) fn worsen(&mut self, fails_one_in: u64) {
@@ -99,7 +104,7 @@ impl Wire {
     }
 
     pub(super) fn register(&mut self, side: Side, bytes: Vec<u8>) -> Remote {
-        self.next_stag += 1;
+        self.next_stag = self.next_stag.wrapping_add(1);
         let (stag, base) = (self.next_stag, u64::from(self.next_stag) << 32 | 0x1000);
         let region = Region {
             base,
@@ -126,6 +131,13 @@ impl Wire {
         match side {
             Side::Left => self.left.waits_for_receives,
             Side::Right => self.right.waits_for_receives,
+        }
+    }
+
+    pub(super) fn refusals(&self, side: Side) -> u64 {
+        match side {
+            Side::Left => self.left.refusals,
+            Side::Right => self.right.refusals,
         }
     }
 
@@ -279,6 +291,9 @@ impl Wire {
             (Ok(()), work) => self.carry_out(side, work, now),
             (failed, work) => (work.into_buf(), failed),
         };
+        if result == Err(NOT_OPEN) {
+            self.end(other(side)).refusals += 1;
+        }
         let at = now + self.delay();
         let failed = result.is_err();
         self.complete(side, at, posted.id, buf, result.map_err(str::to_owned));
@@ -303,7 +318,7 @@ impl Wire {
                 if let Some(stag) = invalidate {
                     match peer.memory.get_mut(&stag).filter(|region| region.valid) {
                         Some(region) => region.valid = false,
-                        None => return (buf, Err("remote access error")),
+                        None => return (buf, Err(NOT_OPEN)),
                     }
                 }
                 let at = peer.last_received.map_or(now, |last| last.max(now + delay));
@@ -315,7 +330,7 @@ impl Wire {
                 let place = peer.memory.get_mut(&to.stag);
                 match place.and_then(|region| region.piece(to.at, buf.len())) {
                     Some(place) => place.copy_from_slice(&buf),
-                    None => return (buf, Err("remote access error")),
+                    None => return (buf, Err(NOT_OPEN)),
                 }
                 (buf, Ok(()))
             }
@@ -324,7 +339,7 @@ impl Wire {
                 let place = peer.memory.get_mut(&from.stag);
                 match place.and_then(|region| region.piece(from.at, len)) {
                     Some(place) => buf[at..].copy_from_slice(place),
-                    None => return (buf, Err("remote access error")),
+                    None => return (buf, Err(NOT_OPEN)),
                 }
                 (buf, Ok(()))
             }
@@ -374,3 +389,6 @@ fn other(side: Side) -> Side {
         Side::Right => Side::Left,
     }
 }
+
+/// As verbs say it.
+const NOT_OPEN: &str = "remote access error";

@@ -10,6 +10,8 @@ pub enum Defect {
     SkippedStatSn,
     /// A command is answered although its abort was.
     ResponseAfterAbort,
+    /// A task management request is answered while data still move for its tasks on another connection.
+    AbortOutrunsOtherConnections,
     /// A Data-In names a place that is not its own.
     WrongDataInOffset,
     /// A status comes with a residual that is not true.
@@ -92,9 +94,10 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect there is.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::SkippedStatSn,
         Self::ResponseAfterAbort,
+        Self::AbortOutrunsOtherConnections,
         Self::WrongDataInOffset,
         Self::WrongResidual,
         Self::LostResponse,
@@ -164,6 +167,7 @@ impl Defect {
             Self::HastyReset | Self::ImaginedAcknowledgement | Self::ResponseAfterAbort => {
                 Check::SilentAfterAbort
             }
+            Self::AbortOutrunsOtherConnections => Check::OpenMemory,
             Self::ReassignedTwice | Self::StrayResponse => Check::Allegiance,
             Self::WrongDataInOffset | Self::StatusBeforeData | Self::ShortDataIn => Check::DataIn,
             Self::WrongResidual => Check::Residual,

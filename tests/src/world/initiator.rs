@@ -175,6 +175,9 @@ async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
     let unit = random.below(session.scene.stores.len() as u64) as usize;
     session.ghosts.clear();
     match Step::draw(random) {
+        Step::Command if session.moves_by_several() && random.percent(10) => {
+            abort_by_another(session, unit, random).await
+        }
         Step::Command if session.may_send() => {
             let stamp = session.scene.stamp();
             let now = session.scene.tick();
@@ -247,6 +250,21 @@ async fn step(session: &mut Session, random: &mut Random) -> Option<End> {
         Step::Lose => Some(End::Again),
         Step::FallSilent => Some(fall_silent(session).await),
     }
+}
+
+/// Writes so much that the target has to fetch some of it, and soon aborts that by another connection. Nothing else is
+/// outstanding: the target has no acknowledgement to wait for, only the end of its own work.
+async fn abort_by_another(session: &mut Session, unit: usize, random: &mut Random) -> Option<End> {
+    if !settle(session).await {
+        return Some(End::Again);
+    }
+    let (of, by) = two_legs(session, random).filter(|_| session.may_send())?;
+    let (blocks, stamp) = (random.between(129, 600), session.scene.stamp());
+    let lba = random.below(CAPACITY - blocks + 1);
+    let itt = session.command_on(of, unit, Command::write(lba, blocks, stamp, false));
+    sleep(random.millis(0, 60)).await;
+    session.manage_on(by, Function::AbortTask, unit, vec![itt]);
+    None
 }
 
 /// Opens a connection in the place of one that broke, and goes on with its tasks.

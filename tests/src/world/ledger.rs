@@ -24,6 +24,8 @@ pub enum Check {
     AnsweredOnce,
     /// A task management response is the last word about the tasks it concerns (§4.2.3.2, SAM-5 §7).
     SilentAfterAbort,
+    /// RDMA touches memory that is open for it, and none after the last word on its task (RFC 7145 §7.3.5, §7.3.6).
+    OpenMemory,
     /// Task management is answered in time, whatever the store does.
     TaskManagementInTime,
     /// A login is answered in time, whatever the store and older sessions do.

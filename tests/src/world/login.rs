@@ -7,7 +7,6 @@ use std::time::Duration;
 use iscsi_proto::pdu::{LoginResponse, LoginStatus, Response};
 use iscsi_proto::text::{KeyValue, parse_pairs, push_pair};
 use iscsi_proto::{Sn, Tsih};
-use iser_transport::sim::link;
 use tokio::time::{Instant, timeout_at};
 
 use super::WITNESS;
@@ -18,6 +17,7 @@ use super::random::Random;
 use super::rdma::{Make, under_session};
 use super::scene::{Accepted, Scene};
 use super::session::Session;
+use super::tally::Event;
 use super::wire::Wire;
 use crate::first_request;
 
@@ -48,14 +48,14 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
     // RDMA loses nothing, so there is nothing to recover.
     let rdma = (scene.level == 0 && random.percent(40)).then(|| Make::draw(random, id != WITNESS));
     let whose = (Tsih::NEW, 0);
-    let mut answer = open(scene, id, random, whose, cmd_sn, None, rdma).await;
+    let mut answer = open(scene, id, random, whose, cmd_sn, None, rdma.as_ref()).await;
     while matches!(answer, Answer::Lost) {
-        answer = open(scene, id, random, whose, cmd_sn, None, rdma).await;
+        answer = open(scene, id, random, whose, cmd_sn, None, rdma.as_ref()).await;
     }
     let Answer::In(leg, response, pairs) = answer else {
         return None;
     };
-    let breaks = rdma.is_some_and(|make| make.fails_one_in > 0);
+    let breaks = rdma.as_ref().is_some_and(|make| make.fails_one_in > 0);
     let terms = Terms {
         tsih: response.tsih,
         max_connections: number(&pairs, "MaxConnections", 1),
@@ -73,9 +73,9 @@ pub(crate) async fn log_in(scene: &Arc<Scene>, id: u8, random: &mut Random) -> O
         first_burst: number(&pairs, "FirstBurstLength", 65_536),
         initial_r2t: value(&pairs, "InitialR2T") != Some("No"),
         immediate_data: value(&pairs, "ImmediateData") != Some("No"),
+        is_lossy: is_lossy(scene, id, rdma.is_some()),
         rdma,
         breaks,
-        is_lossy: is_lossy(scene, id, rdma.is_some()),
     };
     scene.settle_lost(id);
     scene.ledger.note(format_args!("i{id} logged in: {terms:?}"));
@@ -98,13 +98,26 @@ pub(crate) async fn join(session: &mut Session, cid: u16, random: &mut Random) -
     let scene = Arc::clone(&session.scene);
     let (tsih, cmd_sn) = (session.terms.tsih, session.cmd_sn);
     let max_recv = session.reassigns().then_some(session.terms.max_recv);
-    let rdma = session.terms.rdma;
+    let rdma = session.terms.rdma.clone();
     let began = Instant::now();
     for _ in 0..TRIES {
-        match open(&scene, session.id, random, (tsih, cid), cmd_sn, max_recv, rdma).await {
+        match open(
+            &scene,
+            session.id,
+            random,
+            (tsih, cid),
+            cmd_sn,
+            max_recv,
+            rdma.as_ref(),
+        )
+        .await
+        {
             Answer::In(leg, ..) => {
                 session.note(format_args!("connection {cid} joined"));
                 session.legs.push(*leg);
+                if rdma.is_some() {
+                    scene.count_event(Event::JoinedOverRdma);
+                }
                 if began.elapsed() > SAY_AGAIN {
                     // Nobody listened so long to what the others were asked.
                     session.legs.iter_mut().for_each(|leg| leg.is_spoiled = true);
@@ -132,7 +145,7 @@ async fn open(
     (tsih, cid): (Tsih, u16),
     cmd_sn: Sn,
     max_recv: Option<usize>,
-    rdma: Option<Make>,
+    rdma: Option<&Make>,
 ) -> Answer {
     let (mut to_target, mut at_initiator) = connect(scene, rdma, random);
     // A session's tasks may move from one of its connections to another.
@@ -203,7 +216,7 @@ async fn open(
 }
 
 /// Opens a connection over either transport. Returns the session's ends.
-fn connect(scene: &Scene, rdma: Option<Make>, random: &mut Random) -> (Sender, Receiver) {
+fn connect(scene: &Arc<Scene>, rdma: Option<&Make>, random: &mut Random) -> (Sender, Receiver) {
     let accept = |accepted| {
         let sent = scene.accept.send(accepted);
         sent.expect("the world accepts as long as initiators live");
@@ -215,13 +228,13 @@ fn connect(scene: &Scene, rdma: Option<Make>, random: &mut Random) -> (Sender, R
         accept(Accepted::Plain(from_target, at_target));
         return (to_target, at_initiator);
     };
-    let (target, initiator) = link(random.next(), make.weather);
+    let (target, initiator) = make.link(random);
     accept(Accepted::Rdma(target, make.private_data));
-    under_session(initiator, make, random)
+    under_session(scene, initiator, make, random)
 }
 
 /// Those of RFC 7145; what concerns the whole session is said where it begins.
-fn offer_rdma(text: &mut Vec<u8>, tsih: Tsih, max_recv: usize, make: Make) {
+fn offer_rdma(text: &mut Vec<u8>, tsih: Tsih, max_recv: usize, make: &Make) {
     push_pair(text, "InitiatorRecvDataSegmentLength", &max_recv.to_string());
     push_pair(text, "TargetRecvDataSegmentLength", "8192");
     if tsih != Tsih::NEW {

@@ -53,7 +53,7 @@ use tokio::time::{sleep, timeout};
 
 pub use defects::Defect;
 pub use ledger::{Check, Violation};
-pub use tally::{Mishap, Tally};
+pub use tally::{Event, Mishap, Tally};
 
 use ledger::Ledger;
 use model::BLOCK;

@@ -174,7 +174,9 @@ impl Command {
         Self::new(Kind::Read(lba, blocks), cdb, blocks as usize * BLOCK, Vec::new())
     }
 
-    fn write(lba: u64, blocks: u64, stamp: u64, fua: bool) -> Self {
+    /// WRITE (10).
+    #[must_use]
+    pub(crate) fn write(lba: u64, blocks: u64, stamp: u64, fua: bool) -> Self {
         let mut cdb = [0; 16];
         cdb[0] = 0x2a;
         cdb[1] = if fua { 0x08 } else { 0 };

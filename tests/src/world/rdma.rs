@@ -3,77 +3,131 @@
 //! transports, and is held to the same rules.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use iscsi_proto::pdu::{DataIn, Function, Request, Residual, Response};
-use iscsi_proto::{Itt, Lun, Ttt};
-use iser_transport::sim::{SimQueuePair, Weather};
+use iscsi_proto::pdu::{DataIn, Function, Request, Residual, Response, TaskManagementRequest};
+use iscsi_proto::{Itt, Lun, Sn, Ttt};
+use iser_transport::sim::{SimQueuePair, Weather, link};
 use iser_transport::{CmHeader, Initiator, Message};
 
+use super::ledger::Check;
 use super::pipe::{Pdu, Receiver, Sender, pipe};
 use super::random::Random;
+use super::scene::Scene;
+use super::tally::Event;
 
-/// How an initiator's RDMA is made.
-#[derive(Clone, Copy, Debug)]
+/// How an initiator's RDMA is made, for all connections of a session.
+#[derive(Clone, Debug)]
 pub(crate) struct Make {
-    pub(crate) weather: Weather,
+    /// RDMA READs that each end serves at once.
+    reads_max: usize,
     pub(crate) private_data: CmHeader,
     /// What it declares of its opened memory, if anything.
     pub(crate) solicited_only: Option<bool>,
     /// Work fails, once in so many times, as soon as the login is done.
     pub(crate) fails_one_in: u64,
+    memory: SharedMemory,
 }
 
 impl Make {
     pub(crate) fn draw(random: &mut Random, may_break: bool) -> Self {
-        let weather = Weather {
-            delay_ms: random.pick(&[0, 1, 5, 30]),
-            fails_one_in: 0,
-            reads_max: random.between(1, 4) as usize,
-        };
         Self {
-            weather,
+            reads_max: random.between(1, 4) as usize,
             private_data: CmHeader {
                 no_zero_based_addresses: true,
                 no_remote_invalidate: random.percent(30),
             },
             solicited_only: random.pick(&[None, Some(true), Some(false)]),
             fails_one_in: if may_break && random.percent(10) { 200 } else { 0 },
+            memory: SharedMemory::default(),
+        }
+    }
+
+    /// The target's end of a new link, and the initiator's. One may be far slower than another of its session.
+    pub(crate) fn link(&self, random: &mut Random) -> (SimQueuePair, SimQueuePair) {
+        let weather = Weather {
+            delay_ms: random.pick(&[0, 1, 5, 30]),
+            fails_one_in: 0,
+            reads_max: self.reads_max,
+        };
+        link(random.next(), weather)
+    }
+}
+
+/// The initiator's half of iSER on one connection.
+#[derive(Debug)]
+struct Half {
+    scene: Arc<Scene>,
+    initiator: Arc<Mutex<Initiator>>,
+    fails_one_in: u64,
+    memory: SharedMemory,
+    /// Task management requests that were not answered, by tag.
+    managing: BTreeMap<u32, TaskManagementRequest>,
+}
+
+/// Memory that is open for the commands of a session, by tag. A task management request closes that of all
+/// connections, whichever it went by.
+#[derive(Clone, Default)]
+struct SharedMemory(Arc<Mutex<BTreeMap<u32, Open>>>);
+
+#[derive(Clone, Debug)]
+struct Open {
+    lun: Lun,
+    cmd_sn: Sn,
+    room: usize,
+    /// Whose it is; gone with its connection.
+    initiator: Weak<Mutex<Initiator>>,
+}
+
+impl Open {
+    /// Whether an answer to this request is the last word on the command with this tag. Any other that has the tag, or
+    /// came later, goes on.
+    fn is_ended_by(&self, itt: u32, tmf: &TaskManagementRequest) -> bool {
+        match tmf.function {
+            Function::AbortTask => tmf.referenced_itt.0 == itt && tmf.ref_cmd_sn == self.cmd_sn,
+            Function::AbortTaskSet | Function::ClearTaskSet | Function::LogicalUnitReset => {
+                self.lun == tmf.lun && self.cmd_sn.precedes(tmf.cmd_sn)
+            }
+            _ => false,
         }
     }
 }
 
-/// One session's half of iSER.
-#[derive(Debug)]
-struct Half {
-    initiator: Initiator,
-    fails_one_in: u64,
-    /// Commands whose memory is open, by tag.
-    open: BTreeMap<u32, Open>,
-    /// Task management requests that were not answered, with the tags that they end.
-    ending: BTreeMap<u32, Vec<u32>>,
+impl SharedMemory {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Open>> {
+        self.0.lock().expect("plain data")
+    }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    lun: Lun,
-    room: usize,
+impl fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
 }
 
 /// Puts iSER under a session. Returns the session's ends of two pipes; the half lives until either end is dropped.
-pub(crate) fn under_session(link: SimQueuePair, make: Make, random: &mut Random) -> (Sender, Receiver) {
+pub(crate) fn under_session(
+    scene: &Arc<Scene>,
+    link: SimQueuePair,
+    make: &Make,
+    random: &mut Random,
+) -> (Sender, Receiver) {
     let (sender, mut from_session) = pipe(random.fork(), 0);
     let (mut to_session, receiver) = pipe(random.fork(), 0);
     let mut initiator = Initiator::new(link, RECEIVES);
     initiator.solicited_only = make.solicited_only.unwrap_or(true);
     let mut half = Half {
-        initiator,
+        scene: Arc::clone(scene),
+        initiator: Arc::new(Mutex::new(initiator)),
         fails_one_in: make.fails_one_in,
-        open: BTreeMap::new(),
-        ending: BTreeMap::new(),
+        memory: make.memory.clone(),
+        managing: BTreeMap::new(),
     };
     tokio::spawn(async move {
         loop {
-            let room = std::future::poll_fn(|cx| to_session.poll_room(cx));
+            let room = poll_fn(|cx| to_session.poll_room(cx));
             tokio::select! {
                 biased;
                 pdu = from_session.recv() => match pdu {
@@ -81,17 +135,27 @@ pub(crate) fn under_session(link: SimQueuePair, make: Make, random: &mut Random)
                     None => break,
                 },
                 // A session that hears nothing keeps the target's messages waiting.
-                message = async { room.await; half.initiator.message().await } => match message {
+                message = async { room.await; half.message().await } => match message {
                     Some(message) => half.hear(message).into_iter().for_each(|pdu| to_session.send(pdu)),
                     None => break,
                 },
             }
         }
+        half.check_refusals();
     });
     (sender, receiver)
 }
 
 impl Half {
+    fn initiator(&self) -> MutexGuard<'_, Initiator> {
+        lock(&self.initiator)
+    }
+
+    /// The next message; others may close memory of this connection meanwhile.
+    async fn message(&self) -> Option<Message> {
+        poll_fn(|cx| self.initiator().poll_message(cx)).await
+    }
+
     fn say(&mut self, pdu: Pdu) {
         let Pdu {
             bhs, data, opened, ..
@@ -101,22 +165,19 @@ impl Half {
                 let opened = opened.unwrap_or_default();
                 let open = Open {
                     lun: command.lun,
+                    cmd_sn: command.cmd_sn,
                     room: opened.room,
+                    initiator: Arc::downgrade(&self.initiator),
                 };
-                self.open.insert(command.itt.0, open);
-                return self.initiator.command(bhs, &data, opened);
+                self.memory.lock().insert(command.itt.0, open);
+                return self.initiator().command(bhs, &data, opened);
             }
             Ok(Request::TaskManagement(request)) => {
-                let of_unit = self.open.iter().filter(|(_, open)| open.lun == request.lun);
-                let ends = match request.function {
-                    Function::AbortTask => vec![request.referenced_itt.0],
-                    _ => of_unit.map(|(itt, _)| *itt).collect(),
-                };
-                self.ending.insert(request.itt.0, ends);
+                self.managing.insert(request.itt.0, request);
             }
             _ => {}
         }
-        self.initiator.send(bhs, &data);
+        self.initiator().send(bhs, &data);
     }
 
     fn hear(&mut self, message: Message) -> Vec<Pdu> {
@@ -126,10 +187,12 @@ impl Half {
         let mut pdus = Vec::new();
         match Response::decode(&bhs) {
             Ok(Response::Login(login)) if login.transit => {
-                self.initiator.queue_pair().worsen(self.fails_one_in);
+                let fails_one_in = self.fails_one_in;
+                self.initiator().queue_pair().worsen(fails_one_in);
             }
             Ok(Response::ScsiResponse(response)) => {
-                let room = self.open.remove(&response.itt.0).map_or(0, |open| open.room);
+                let open = self.memory.lock().remove(&response.itt.0);
+                let room = open.map_or(0, |open| open.room);
                 let came = match response.residual {
                     Residual::Underflow(missing) => room.saturating_sub(missing as usize),
                     Residual::None | Residual::Overflow(_) => room,
@@ -139,11 +202,9 @@ impl Half {
                     pdus.push(all_data_in(response.itt, &response, data[..came].to_vec()));
                 }
             }
-            // Whatever still touched the memory of these would break the link.
             Ok(Response::TaskManagement(response)) => {
-                for itt in self.ending.remove(&response.itt.0).unwrap_or_default() {
-                    self.open.remove(&itt);
-                    self.initiator.forget(itt);
+                if let Some(request) = self.managing.remove(&response.itt.0) {
+                    self.close_memory(&request);
                 }
             }
             _ => {}
@@ -151,6 +212,39 @@ impl Half {
         pdus.push(Pdu::new(bhs, data));
         pdus
     }
+
+    /// Whatever still touches the memory of these tasks breaks its link, and is noticed.
+    fn close_memory(&self, request: &TaskManagementRequest) {
+        let mut memory = self.memory.lock();
+        let ended: Vec<u32> = memory
+            .iter()
+            .filter(|(itt, open)| open.is_ended_by(**itt, request))
+            .map(|(itt, _)| *itt)
+            .collect();
+        let ended: Vec<_> = ended.iter().filter_map(|itt| memory.remove_entry(itt)).collect();
+        drop(memory);
+        for (itt, open) in ended {
+            let Some(initiator) = open.initiator.upgrade() else {
+                continue;
+            };
+            if !Arc::ptr_eq(&initiator, &self.initiator) {
+                self.scene.count_event(Event::AbortedByAnother);
+            }
+            lock(&initiator).forget(itt);
+        }
+    }
+
+    /// The connection is over.
+    fn check_refusals(&self) {
+        let refusals = self.initiator().queue_pair().refusals();
+        self.scene.ledger.check(Check::OpenMemory, refusals == 0, || {
+            "the target touched memory that was closed, or that it was never given".into()
+        });
+    }
+}
+
+fn lock(initiator: &Mutex<Initiator>) -> MutexGuard<'_, Initiator> {
+    initiator.lock().expect("nothing panics while it is held")
 }
 
 /// All that the target wrote, as if it had come in one piece.

@@ -16,7 +16,7 @@ use super::ledger::Ledger;
 use super::model::{ChangeId, Model};
 use super::pipe::{Receiver, Sender};
 use super::spoiled_session::Strays;
-use super::tally::{Mishap, Tally};
+use super::tally::{Event, Mishap, Tally};
 
 /// A connection that an initiator opened: the target's end.
 #[derive(Debug)]
@@ -118,6 +118,11 @@ impl Scene {
     /// The wire did something to a PDU.
     pub(crate) fn count(&self, name: &'static str, mishap: Mishap) {
         self.tally.lock().expect("plain data").count(name, mishap);
+    }
+
+    /// Something came about that has to, sooner or later.
+    pub(crate) fn count_event(&self, event: Event) {
+        self.tally.lock().expect("plain data").count_event(event);
     }
 
     pub(crate) fn tally(&self) -> Tally {

@@ -201,7 +201,13 @@ impl Session {
 
     /// Whether another connection may join, and its CID.
     pub(crate) fn vacant_cid(&mut self) -> Option<u16> {
-        if self.legs.len() >= self.terms.max_connections || self.logged_out {
+        // The target may hear of a link's end later than of another's beginning; it does when it answers the logout.
+        let is_lost = |parting: &&Parting| self.legs.iter().all(|leg| leg.cid != parting.cid);
+        let lost = match self.terms.rdma {
+            Some(_) => self.partings.values().filter(is_lost).count(),
+            None => 0,
+        };
+        if self.legs.len() + lost >= self.terms.max_connections || self.logged_out {
             return None;
         }
         self.next_cid += 1;
@@ -223,6 +229,11 @@ impl Session {
     /// Whether the window lets another command out.
     pub(crate) fn may_send(&self) -> bool {
         !self.max_cmd_sn.precedes(self.cmd_sn) && self.tasks.len() < QUEUE_DEPTH
+    }
+
+    /// Whether RDMA goes on over several connections.
+    pub(crate) fn moves_by_several(&self) -> bool {
+        self.terms.rdma.is_some() && self.legs.len() > 1
     }
 
     /// Whether nothing is outstanding.
@@ -268,8 +279,13 @@ impl Session {
 
     /// Sends a command with what data may go at once.
     pub(crate) fn command(&mut self, unit: usize, command: Command) {
-        let itt = self.itt();
         let leg = self.any_leg();
+        self.command_on(leg, unit, command);
+    }
+
+    /// The same on a connection of choice. Returns its tag.
+    pub(crate) fn command_on(&mut self, leg: u16, unit: usize, command: Command) -> u32 {
+        let itt = self.itt();
         let cmd_sn = self.number(leg);
         let mut task = Task::new(&self.scene, unit, command, cmd_sn, leg);
         task.behind = self.changes_before(&task);
@@ -297,6 +313,7 @@ impl Session {
         ));
         self.tasks.insert(itt, task);
         self.say(itt);
+        itt
     }
 
     /// Outstanding changes that a command must run behind: an ordered one behind all, most others behind those that are

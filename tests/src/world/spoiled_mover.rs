@@ -34,6 +34,10 @@ pub(crate) struct SpoiledMover<M> {
     /// Slots of the command window that are lost.
     leaked: u32,
     released: Option<Itt>,
+    /// Tasks of which the target is told at once that nothing moves for them any more.
+    early: VecDeque<Itt>,
+    /// Task management requests that came by this connection and were not answered.
+    managing: usize,
     ear: Ear,
     /// What tells it from other movers.
     id: u64,
@@ -71,6 +75,8 @@ impl<M: DataMover> SpoiledMover<M> {
             shift: 0,
             leaked: 0,
             released: None,
+            early: VecDeque::new(),
+            managing: 0,
             ear: Ear::new(),
             id,
             tsih: 0,
@@ -155,6 +161,9 @@ impl<M: DataMover> SpoiledMover<M> {
             && response.response == TmfResponse::TaskStillAllegiant
         {
             response.response = TmfResponse::Complete;
+        }
+        if matches!(pdu, Response::TaskManagement(_)) {
+            self.managing = self.managing.saturating_sub(1);
         }
         let after = match &pdu {
             Response::TaskManagement(response) => self.released.take().map(|itt| {
@@ -286,6 +295,9 @@ impl<M: DataMover> DataMover for SpoiledMover<M> {
         if self.defect == Defect::ResponseAfterAbort {
             self.released = Some(itt);
         }
+        if self.defect == Defect::AbortOutrunsOtherConnections && self.managing == 0 {
+            self.early.push_back(itt);
+        }
         self.submit(Submission::Release(itt));
     }
 
@@ -362,6 +374,9 @@ impl<M: DataMover> DataMover for SpoiledMover<M> {
             };
             return Poll::Ready(pong(ttt));
         }
+        if let Some(itt) = self.early.pop_front() {
+            return Poll::Ready(Notify::Released(itt));
+        }
         match self.inner.poll_notify(cx) {
             Poll::Ready(Notify::Closed(_)) if self.defect == Defect::GhostSession => {
                 self.haunted = true;
@@ -369,6 +384,14 @@ impl<M: DataMover> DataMover for SpoiledMover<M> {
             }
             Poll::Ready(mut notify) => {
                 self.ear.mishear(self.defect, &mut notify);
+                let is_tmf = matches!(
+                    &notify,
+                    Notify::Control {
+                        pdu: Request::TaskManagement(_),
+                        ..
+                    }
+                );
+                self.managing += usize::from(is_tmf);
                 if self.defect == Defect::OrderOfArrival
                     && let Some(cmd_sn) = cmd_sn(&mut notify)
                     && let Some(next) = self.scene.strays.arrive(self.tsih)

@@ -140,6 +140,7 @@ impl Wire {
     /// again when they are lost, they must get through sometimes.
     fn draws(&mut self, name: &str, mishap: Mishap) -> bool {
         let weight = match (name, mishap) {
+            ("Logout Response", Mishap::Overtaken) if self.scene.level == 0 => 100,
             ("Logout Response", Mishap::Overtaken) => 30,
             ("Asynchronous Message", Mishap::Overtaken) => 16,
             (

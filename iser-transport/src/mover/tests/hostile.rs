@@ -74,8 +74,8 @@ async fn messages_without_end_leave_others_their_turn() {
     assert!(had_turn.load(Ordering::Relaxed));
 }
 
-#[tokio::test(start_paused = true)]
-async fn answers_that_nobody_takes_keep_no_more_memory_than_is_said() {
+/// An initiator in full feature phase that has receives for nothing, not even for the login's response.
+fn takes_no_answers() -> Pair {
     let (target, initiator) = link(7, Weather::default());
     let (pool, messages) = (BufPool::new(1 << 20), BufPool::new(64 << 20));
     let setup = IserSetup {
@@ -91,6 +91,12 @@ async fn answers_that_nobody_takes_keep_no_more_memory_than_is_said() {
     };
     pair.mover.send_control(login_response(4), Bytes::new());
     pair.mover.enable(&with_window(4, &agreed(&[])));
+    pair
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_nobody_takes_keep_no_more_memory_than_is_said() {
+    let mut pair = takes_no_answers();
     for itt in 0..10_000 {
         pair.initiator.send(nop(itt), &[]);
         if timeout(Duration::from_secs(1), pair.notify()).await.is_err() {
@@ -105,6 +111,46 @@ async fn answers_that_nobody_takes_keep_no_more_memory_than_is_said() {
         in_use <= UNSENT_MAX + receives * (MESSAGE_MAX + 4096) + 4096,
         "{in_use} bytes"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_gets_no_more_receives_until_its_answers_are_taken() {
+    let mut pair = takes_no_answers();
+    (0..FLOOD).for_each(|itt| pair.initiator.send(nop(itt), &[]));
+    let mut heard = 0;
+    while let Ok(notify) = timeout(Duration::from_secs(1), pair.notify()).await {
+        let Notify::Control { .. } = notify else {
+            panic!("{notify:?}")
+        };
+        pair.mover.send_control(pong(heard), Bytes::new());
+        heard += 1;
+    }
+    // 8 MiB in answers of 4 KiB, the login's among them; then each receive that was out is used once.
+    assert_eq!(heard, 2048 + 4 + 16 + 32);
+    for _ in 0..16 {
+        let receive = IoBuf::from_heap(MESSAGE_MAX);
+        pair.initiator.queue_pair().post_receive(receive);
+    }
+    let mut answers = 0;
+    while answers < FLOOD + 1 {
+        let (mover, initiator) = (&mut pair.mover, &mut pair.initiator);
+        let next = async {
+            tokio::select! { biased;
+                message = initiator.message() => {
+                    assert!(message.is_some());
+                    answers += 1;
+                }
+                notify = poll_fn(|cx| mover.poll_notify(cx)) => {
+                    assert!(matches!(notify, Notify::Control { .. }), "{notify:?}");
+                    mover.send_control(pong(heard), Bytes::new());
+                    heard += 1;
+                }
+            }
+        };
+        let went_on = timeout(Duration::from_secs(1), next).await;
+        went_on.unwrap_or_else(|_| panic!("stuck with {heard} heard, {answers} answers"));
+    }
+    assert_eq!(heard, FLOOD);
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,3 +186,6 @@ async fn an_aborted_read_that_is_never_answered_stands_out_although_all_else_goe
     drop(pair.mover);
     assert_eq!(pair.pool.stats().in_use, 0);
 }
+
+/// Messages, more than are answered while no answer is taken.
+const FLOOD: u32 = 4000;
