@@ -122,19 +122,20 @@ shown() {
   [ -e "/run/different/$1" ] || return 0
   : >/run/theirs
   against LIO "${2:-$1}" "10.88.0.1:3262/$target.lio/0"
-  theirs_too "$1" || against_tgt "${2:-$1}"
-  theirs_too "$1" ||
+  theirs_too "$@" || against_tgt "${2:-$1}"
+  theirs_too "$@" ||
     fail "not for the same cause: $(tr '\n' ' ' <"/run/different/$1") here, $(tr '\n' ' ' </run/theirs) there"
 }
 
-# theirs_too TEST: all that libiscsi says of the cause, or where it says nothing a place in the test: at how many others it
-# then fails as well depends on what the disk is like.
+# theirs_too TEST [WITNESS]: all that libiscsi says of the cause, or where it says nothing a place in the test: at how many
+# others it then fails as well depends on what the disk is like. A witness shows a cause: what follows from it is each test's
+# own, down to the signal with which libiscsi may end once it has lost count of its commands.
 theirs_too() {
   grep -v '^test_' "/run/different/$1" >/run/words || true
-  if [ -s /run/words ]; then
-    ! grep -qvxFf /run/theirs /run/words
-  else
+  if [ -n "${2:-}" ] || [ ! -s /run/words ]; then
     grep -qxFf "/run/different/$1" /run/theirs
+  else
+    ! grep -qvxFf /run/theirs /run/words
   fi
 }
 
