@@ -36,6 +36,16 @@ fn event(qp: &mut VerbsQueuePair) -> Option<LinkEvent> {
     poll_fn(|cx| qp.poll_event(cx)).now_or_never()
 }
 
+/// A listener, and the request of somebody who came through a new device.
+async fn called() -> (Listener, ConnectRequest) {
+    fake(|fake| fake.is_called = true);
+    let pool = BufPool::new(1 << 20);
+    let address = SocketAddr::from(([0, 0, 0, 0], 3260));
+    let mut listener = Listener::bind(&devices(Region::of(&pool)), address).unwrap();
+    let request = listener.accept().await.unwrap();
+    (listener, request)
+}
+
 /// The end of a work request, as the device tells it.
 fn completion(id: u64) -> ibv_wc {
     // SAFETY: zeroes are a valid value of this plain structure, and say that all went well.
@@ -61,12 +71,8 @@ async fn an_identifier_goes_before_its_channel_where_no_queue_pair_can_be_made()
 
 #[tokio::test]
 async fn a_request_outlives_its_listener_with_the_channel_that_it_came_over() {
-    fake(|fake| fake.is_called = true);
-    let pool = BufPool::new(1 << 20);
-    let devices = devices(Region::of(&pool));
-    let address = SocketAddr::from(([192, 0, 2, 1], 3260));
-    let mut listener = Listener::bind(&devices, address).unwrap();
-    let request = listener.accept().await.unwrap();
+    let (listener, request) = called().await;
+    let _devices = Arc::clone(&request.devices);
     drop(listener);
     assert_eq!(fake(|fake| fake.freed.clone()), ["identifier"]);
     drop(request);
@@ -78,12 +84,7 @@ async fn a_request_outlives_its_listener_with_the_channel_that_it_came_over() {
 
 #[tokio::test]
 async fn a_device_is_opened_before_somebody_serves_the_connection() {
-    fake(|fake| fake.is_called = true);
-    let pool = BufPool::new(1 << 20);
-    let devices = devices(Region::of(&pool));
-    let address = SocketAddr::from(([0, 0, 0, 0], 3260));
-    let mut listener = Listener::bind(&devices, address).unwrap();
-    let request = listener.accept().await.unwrap();
+    let (_listener, request) = called().await;
     let _queue_pair = request.queue_pair(DEPTHS).unwrap();
     // By another thread, which has a device of its own here.
     assert_eq!(fake(|fake| fake.registered.len()), 0);
