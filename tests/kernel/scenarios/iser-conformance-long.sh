@@ -83,9 +83,9 @@ both() {
   local test=$1 tcp rdma lun seconds
   read -r lun seconds <<<"$(host conformance_lun "$test")"
   seconds=$((seconds > 120 ? seconds : 120))
-  [[ " ${untidy[*]} " != *" $test "* ]] || anew
+  prepare "$test"
   tcp=$(verdict "$test" "iscsi://$portal/$target/$lun" $seconds)
-  [[ " ${untidy[*]} " != *" $test "* ]] || anew
+  prepare "$test"
   rdma=$(over_rdma "$test" "$portal/$target/$lun" $seconds)
   echo "$test: TCP $tcp; RDMA $rdma"
   if [ "${tcp%% *}" != "${rdma%% *}" ]; then
@@ -95,6 +95,9 @@ both() {
   # What a failed test left behind must not be paid for by the next one.
   [[ "$tcp $rdma" != *fail* ]] || anew
 }
+
+# prepare TEST: with empty disks for one that is untidy.
+prepare() { [[ " ${untidy[*]} " != *" $1 "* ]] || anew; }
 
 # With empty disks.
 anew() {
