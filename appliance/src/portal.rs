@@ -51,10 +51,7 @@ impl FromStr for PortalSpec {
         let address = parts.next().unwrap_or_default();
         let rdma = address.strip_prefix("iser:");
         let address = rdma.unwrap_or(address);
-        let address: SocketAddr = address
-            .parse()
-            .map_err(|_| format!("{address:?} is no address of the form ADDR:PORT or [ADDR6]:PORT"))?;
-        let mut portal = Self::from(address);
+        let mut portal = Self::from(socket_address(address)?);
         portal.over_rdma = rdma.is_some();
         for option in parts {
             match option.split_once('=') {
@@ -75,6 +72,18 @@ impl FromStr for PortalSpec {
         }
         Ok(portal)
     }
+}
+
+fn socket_address(address: &str) -> Result<SocketAddr, String> {
+    address.parse().map_err(|_| {
+        // Linux writes the interface's name there.
+        let hint = if address.contains('%') {
+            "; behind the % is the number of the interface, the first word of its line in `ip link`"
+        } else {
+            ""
+        };
+        format!("{address:?} is no address of the form ADDR:PORT or [ADDR6]:PORT{hint}")
+    })
 }
 
 /// The number of a portal group.
@@ -128,9 +137,11 @@ mod tests {
         );
         let named = portal("[2001:db8::1]:3260,group=7,state=standby");
         assert_eq!((named.group, named.state), (Tpgt(7), Some(AccessState::Standby)));
+        assert_eq!(portal("[fe80::1%2]:3260").address.to_string(), "[fe80::1%2]:3260");
         assert!(!named.over_rdma && portal("iser:192.0.2.1:3260,group=7").over_rdma);
         for (spec, part) in [
             ("here", "no address of the form"),
+            ("[fe80::1%eth0]:3260", "number of the interface"),
             ("192.0.2.1:3260,group=0", "from 1 to 65535"),
             ("192.0.2.1:3260,group=65536", "from 1 to 65535"),
             ("192.0.2.1:3260,state=fast", "non-optimized"),

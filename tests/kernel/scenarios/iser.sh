@@ -51,6 +51,25 @@ wildcard() {
   logout $target $portal
 }
 
+# Over IPv6: an address of the device, and the one that Linux gave its interface, which means nothing without its interface.
+over_ipv6() {
+  local near scope address
+  end_target TERM
+  ip address add fd88::1/64 dev veth0 nodad
+  near=$(ip -6 -o address show dev veth0 scope link | awk '{ sub("/.*", "", $4); print $4 }')
+  scope=$(cat /sys/class/net/veth0/ifindex)
+  start_target --portal "$over_tcp" --portal iser:[fd88::1]:3260 --portal "iser:[$near%$scope]:3260" --target-name $target \
+    --cores 1 --buffers 32M --export file:/run/disk.img,size=${megabytes}M --log-level info,iser_transport=debug,lunaport=debug
+  for address in fd88::1 "$near%$scope"; do wait_for 20 said 1 "iSER portal [$address]:3260 is open"; done
+  for address in fd88::1 "$near%veth0"; do
+    node $target "[$address]:3260" $over_iser
+    login $target "[$address]:3260"
+    expect 'transport' iscsi_iser "$(transport_of $target)"
+    verify "$(disk $target 0)" 64k 8 $((++round))
+    logout $target "[$address]:3260"
+  done
+}
+
 step 'start of the target in a guest with soft-RoCE' start_all rxe
 step 'login over RDMA' login_over_rdma
 step 'ext4 over RDMA' a_filesystem ext4 $target $portal
@@ -64,4 +83,5 @@ step 'killed under I/O, and back' killed_under_io
 step '20 logins leave no queue pair and no region behind' twenty_logins
 step 'the device goes and comes back, and the listener with it' device_returns rxe0
 step 'a device that nobody is connected through goes and comes back' wildcard
+step 'over IPv6, an address of the interface alone too' over_ipv6
 step 'stop, and a content kernel' finish
