@@ -70,6 +70,8 @@ under_io() {
 once_more() {
   dmesg | grep -q 'hostbyte=DID_ABORT' || fail "$(cat /run/cause)"
   rm -f /run/cause
+  # It goes on doing so until it knows that the session has ended. Then commands wait for the next one.
+  wait_for 60 dd if="$1" of=/dev/null bs=4k count=1 iflag=direct status=none
   # Its errors are understood.
   dmesg -C
   host print "Linux's initiator failed commands itself: once more"
