@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use backstores::BufPool;
 use iser_transport::verbs::{ConnectRequest, Depths, Devices, Library, Listener};
-use iser_transport::{CmHeader, IserMover, IserSetup, Region, Unavailable, transport_keys};
+use iser_transport::{CmHeader, IserMover, IserSetup, Region, Unavailable};
 use management::live::{ISER, IserView};
 use target_core::iscsi::{CloseReason, LinkInfo, Node};
 use target_core::serve::serve;
@@ -241,7 +241,7 @@ pub(crate) async fn connection(
             local,
             peer,
             transport: ISER,
-            keys: transport_keys(),
+            keys: mover.transport_keys(),
         };
         Ok(serve(mover, link, node, pool).await)
     }

@@ -5,9 +5,8 @@ use target_core::iscsi::{SegmentLengths, SessionParams, SessionType, TransportKe
 /// Longest data segment we take, bytes: with its headers a message fills a block of 16 KiB.
 pub const RECEIVE_LEN: usize = 15 * 1024;
 
-/// What an iSER connection negotiates beside the keys of RFC 7143.
-#[must_use]
-pub fn transport_keys() -> TransportKeys {
+/// What an iSER connection negotiates beside the keys of RFC 7143, with so many receives for commands and their data.
+pub(crate) fn transport_keys(room: u16) -> TransportKeys {
     TransportKeys {
         values: vec![
             (RDMA_EXTENSIONS, "Yes".to_owned()),
@@ -24,6 +23,7 @@ pub fn transport_keys() -> TransportKeys {
             send: INITIATOR_RECV,
             default: 8192,
         }),
+        room: Some(room),
         // Digests are for connections without checks of their own, which RDMA has.
         reliable: true,
     }

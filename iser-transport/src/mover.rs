@@ -15,7 +15,7 @@ use iscsi_proto::pdu::{
 };
 use iscsi_proto::{Ahs, BHS_LEN, DecodeError, Frame, Itt};
 use target_core::datamover::{DataMover, GetData, Notify, PutData, TransportClosed};
-use target_core::iscsi::{IMMEDIATE_MAX, SessionParams};
+use target_core::iscsi::{IMMEDIATE_MAX, SessionParams, TransportKeys};
 use target_core::trace::{Digests, Tap};
 use tokio::task::coop::poll_proceed;
 use tracing::debug;
@@ -23,7 +23,7 @@ use tracing::debug;
 use crate::cm::CmHeader;
 use crate::fabric::{LinkEvent, LinkLost, QueuePair, Remote};
 use crate::header::{HEADER_LEN, Hello, HelloReply, IserHeader};
-use crate::keys::{Agreed, HelloRule, RECEIVE_LEN, UNEXPECTED_MAX};
+use crate::keys::{Agreed, HelloRule, RECEIVE_LEN, UNEXPECTED_MAX, transport_keys};
 use crate::send_queue::{Ended, SendQueue};
 use crate::tasks::{Effect, Rules, Tasks};
 use crate::unexpected::Unexpected;
@@ -101,6 +101,14 @@ impl<Q: QueuePair> IserMover<Q> {
             no_zero_based_addresses: true,
             no_remote_invalidate: !self.remote_invalidate,
         }
+    }
+
+    /// What such a connection negotiates.
+    #[must_use]
+    pub fn transport_keys(&self) -> TransportKeys {
+        let receives = self.qp.capabilities().receive_depth;
+        let room = receives.saturating_sub(BESIDE_COMMANDS);
+        transport_keys(u16::try_from(room).unwrap_or(u16::MAX))
     }
 
     /// The queue pair, to accept the connection.
@@ -324,15 +332,8 @@ impl<Q: QueuePair> IserMover<Q> {
     /// Commands and what comes beside them, and the data that may come unasked. Whatever goes on in the session by now: later
     /// the whole window may come over this connection alone.
     fn receives_for(&self, params: &SessionParams) -> usize {
-        let window = usize::from(params.command_window);
-        let commands = window + IMMEDIATE_MAX + UNEXPECTED_MAX;
-        let unsolicited = if params.initial_r2t {
-            0
-        } else {
-            let segment = length(params.max_recv_data_segment_len).min(RECEIVE_LEN);
-            window * length(params.first_burst_len).div_ceil(segment)
-        };
-        (commands + unsolicited).min(self.qp.capabilities().receive_depth)
+        let commands = usize::from(params.command_window) * usize::from(params.pdus_per_command());
+        (commands + BESIDE_COMMANDS).min(self.qp.capabilities().receive_depth)
     }
 
     /// The login's last response, which is still here, says no instead of yes (§10.1.3.1), and nothing follows it.
@@ -516,6 +517,8 @@ const MESSAGE_MAX: usize = 16 * 1024;
 const _: () = assert!(HEADER_LEN + BHS_LEN + 512 + RECEIVE_LEN <= MESSAGE_MAX);
 /// During login requests and responses alternate; a second is for a peer that breaks off and begins anew.
 const LOGIN_RECEIVES: usize = 2;
+/// Receives for what comes beside commands and their data.
+const BESIDE_COMMANDS: usize = IMMEDIATE_MAX + UNEXPECTED_MAX;
 /// Memory of what the peer has not taken at which receives are kept back: above the Data-In that a connection may have in
 /// flight.
 const UNSENT_MAX: usize = 8 * 1024 * 1024;

@@ -419,6 +419,26 @@ async fn a_release_drops_what_was_not_posted_yet_at_once() {
     assert_eq!(pair.initiator.forget(5), Some(vec![0xa5; 4096]), "untouched");
 }
 
+/// The largest window that the login may agree on, with unsolicited data and without.
+#[tokio::test(start_paused = true)]
+async fn the_largest_window_has_receives_for_all_its_messages() {
+    for initial_r2t in [true, false] {
+        let pair = pair(Weather::default());
+        let room = pair.mover.transport_keys().room.unwrap();
+        let params = SessionParams {
+            initial_r2t,
+            ..agreed(&[])
+        };
+        let each = params.pdus_per_command();
+        assert_eq!(each, if initial_r2t { 1 } else { 9 });
+        let wanted = pair.mover.receives_for(&with_window(room / each, &params));
+        assert_eq!(
+            wanted,
+            usize::from(room / each * each) + IMMEDIATE_MAX + UNEXPECTED_MAX
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_whole_window_of_messages_finds_receives() {
     let mut pair = pair(Weather::default());

@@ -45,6 +45,9 @@ pub struct TransportKeys {
     pub heard: &'static [&'static str],
     /// The transport has lengths of its own in place of both sides' MaxRecvDataSegmentLength.
     pub lengths: Option<&'static SegmentLengths>,
+    /// PDUs of commands and their unsolicited data that the transport has room for at once, where each needs a place of its
+    /// own. The command window is no larger than that allows.
+    pub room: Option<u16>,
     /// The transport itself protects what it carries and loses nothing: digests are always None, and there is nothing to
     /// recover (ErrorRecoveryLevel 0).
     pub reliable: bool,

@@ -128,6 +128,10 @@ impl Negotiation {
             params.max_recv_data_segment_len = receive.unwrap_or(lengths.default);
             params.max_send_data_segment_len = send.unwrap_or(lengths.default);
         }
+        if let Some(room) = self.transport.room {
+            let commands = room / params.pdus_per_command();
+            params.command_window = params.command_window.min(commands).max(1);
+        }
         Ok(params)
     }
 

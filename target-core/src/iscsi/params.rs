@@ -54,6 +54,19 @@ pub struct SessionParams {
     pub transport: Vec<(&'static str, String)>,
 }
 
+impl SessionParams {
+    /// PDUs that a command may come in, with the data that come unasked.
+    #[must_use]
+    pub fn pdus_per_command(&self) -> u16 {
+        let unsolicited = if self.initial_r2t {
+            0
+        } else {
+            self.first_burst_len.div_ceil(self.max_recv_data_segment_len)
+        };
+        u16::try_from(1 + unsolicited).expect("lengths are between 512 bytes and 16 MiB")
+    }
+}
+
 /// The iSCSIProtocolLevel that brings QUERY TASK, QUERY TASK SET, QUERY ASYNCHRONOUS EVENT and I_T NEXUS RESET
 /// (RFC 7144 §5).
 pub(super) const QUERIES_SINCE: u8 = 2;

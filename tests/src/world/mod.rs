@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use backstores::{BlockStore, BufPool, FaultStore, StoreOptions, StoreSource};
 use iscsi_proto::{IscsiName, Tpgt};
-use iser_transport::{IserMover, IserSetup, transport_keys};
+use iser_transport::{IserMover, IserSetup};
 use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal, Target};
 use target_core::datamover::DataMover;
 use target_core::iscsi::{CloseReason, LinkInfo, Node, TransportKeys};
@@ -225,7 +225,8 @@ async fn accept_all(
                         peer: Some(private_data),
                     };
                     let mover = IserMover::new(link, setup).expect("memory for a login is there");
-                    connection(&scene, mover, defect, transport_keys()).await
+                    let keys = mover.transport_keys();
+                    connection(&scene, mover, defect, keys).await
                 }
             };
             scene

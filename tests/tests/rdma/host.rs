@@ -9,7 +9,7 @@ use iscsi_proto::pdu::{
 };
 use iscsi_proto::{BHS_LEN, IscsiName, Itt, Lun, Sn, Tpgt, Tsih, Ttt};
 use iser_transport::sim::{SimQueuePair, Weather, link};
-use iser_transport::{CmHeader, Initiator, IserMover, IserSetup, Message, Opened, transport_keys};
+use iser_transport::{CmHeader, Initiator, IserMover, IserSetup, Message, Opened};
 use target_core::control::{Access, ChapPolicy, Directory, Parameters, Portal, Target};
 use target_core::iscsi::{CloseReason, LinkInfo, Node};
 use target_core::scsi::{LogicalUnit, TargetDevice};
@@ -186,13 +186,13 @@ impl Served {
             messages: Arc::clone(&messages),
             peer: Some(CmHeader::default()),
         };
+        let mover = IserMover::new(at_target, setup).unwrap();
         let info = LinkInfo {
             local: "192.0.2.1:3260".parse().unwrap(),
             peer: "192.0.2.9:40000".parse().unwrap(),
             transport: "iser",
-            keys: transport_keys(),
+            keys: mover.transport_keys(),
         };
-        let mover = IserMover::new(at_target, setup).unwrap();
         let serving = tokio::spawn(serve(mover, info, Arc::clone(&node), Arc::clone(&pool)));
         let served = Self {
             node,

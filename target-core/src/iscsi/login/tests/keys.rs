@@ -225,6 +225,30 @@ fn numbers_of_a_transport_are_read_back_in_decimal_however_they_were_written() {
     );
 }
 
+#[test]
+fn the_command_window_fits_the_room_that_a_transport_has() {
+    let mut target = target();
+    target.parameters.initial_r2t = false;
+    target.parameters.command_window = 4096;
+    let directory = directory(target);
+    let window = |room, pairs: &[(&str, &str)]| {
+        let mut link = link();
+        link.keys.room = room;
+        let pairs = [NAMES, &[("MaxRecvDataSegmentLength", "8192")], pairs].concat();
+        let (admission, _) = Script::over(link, directory.clone())
+            .go(LoginStage::Operational, LoginStage::FullFeature, &pairs)
+            .admitted();
+        admission.params.command_window
+    };
+    let unsolicited = |len| [("InitialR2T", "No"), ("FirstBurstLength", len)];
+    assert_eq!(window(None, &unsolicited("65536")), 4096);
+    assert_eq!(window(Some(5000), &[]), 4096);
+    assert_eq!(window(Some(960), &[]), 960);
+    // Our segments are of 256 KiB here: one for the command, one for its unsolicited data.
+    assert_eq!(window(Some(960), &unsolicited("65536")), 480);
+    assert_eq!(window(Some(0), &unsolicited("65536")), 1, "never shut");
+}
+
 const LENGTHS: SegmentLengths = SegmentLengths {
     receive: "TargetRecvDataSegmentLength",
     send: "InitiatorRecvDataSegmentLength",
