@@ -15,23 +15,27 @@ peer() { host peer "$*"; }
 start() {
   peer 'modprobe -a ib_uverbs rdma_rxe rdma_ucm; modprobe bonding max_bonds=0'
   peer 'ip link set eth1 mtu 4200 up'
+  ip link set eth1 mtu 4200 up
+  ip address add 10.99.0.1/24 dev eth1
   serve_on eth1
 
   modprobe -a rdma_rxe ib_iser
-  ip link set eth1 mtu 4200 up
-  ip address add 10.99.0.1/24 dev eth1
   rdma link add rxe0 type rxe netdev eth1
   start_initiator iqn.2026-11.org.example:guest
   make_files /run/files
   node $target $portal iface.transport_name=iser
 }
-# serve_on INTERFACE
+# serve_on INTERFACE: known to the initiator's kernel by hand. When the neighbour's hardware address gets lost, as it does
+# after three seconds without the link, or changes, rdma_cm of Linux 6.1 calls an established connection UNREACHABLE; ib_iser
+# then sends nothing over it any more and tells nobody, so that the session hangs until a command has waited for its minute.
 serve_on() {
   peer "ip address add $address/24 dev $1; rdma link add rxe0 type rxe netdev $1; rm -f /run/target.log"
   peer "start_target --portal $portal --portal iser:$portal --target-name $target --cores 1 --buffers 32M" \
     "--export file:/run/disk.img,size=96M --log-level info,iser_transport=debug,lunaport=debug"
   peer "wait_for 20 said 1 '$open'"
+  neighbour "$1"
 }
+neighbour() { ip neighbour replace $address lladdr "$(peer "cat /sys/class/net/$1/address")" dev eth1 nud permanent; }
 
 move_to_a_bond() {
   peer 'end_target TERM; rdma link delete rxe0; ip address flush dev eth1; ip link set eth1 down'
@@ -65,12 +69,12 @@ under_io() {
   wait $job || once_more "$disk" "$seed"
   logout $target $portal
 }
-# Between the end of its queue pair and the end of its session, for which soft-RoCE can make it wait, Linux 6.1 fails commands
-# itself (DID_ABORT, "Failed to init task"): then fio does, and does the job again, which must end well.
+# Commands that Linux 6.1 has queued when its queue pair ends it may fail itself (DID_ABORT, "Failed to init task"): then fio
+# fails, and does the job again, which must end well.
 once_more() {
   dmesg | grep -q 'hostbyte=DID_ABORT' || fail "$(cat /run/cause)"
   rm -f /run/cause
-  # It goes on doing so until it knows that the session has ended. Then commands wait for the next one.
+  # When the initiator knows that its session has ended, commands wait for the next one.
   wait_for 60 dd if="$1" of=/dev/null bs=4k count=1 iflag=direct status=none
   # Its errors are understood.
   dmesg -C
@@ -98,6 +102,7 @@ failover() {
   opened=$(peer "grep -c '$open' /run/target.log")
   peer 'ip link set "$(cat /sys/class/net/bond0/bonding/active_slave)" down'
   peer "wait_for 5 said $((opened + 1)) '$open'"
+  neighbour bond0
   peer 'ip link set eth1 up; ip link set eth2 up'
 }
 removal() {
