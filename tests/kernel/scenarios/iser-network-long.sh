@@ -102,9 +102,12 @@ failover() {
   opened=$(peer "grep -c '$open' /run/target.log")
   peer 'ip link set "$(cat /sys/class/net/bond0/bonding/active_slave)" down'
   peer "wait_for 5 said $((opened + 1)) '$open'"
+  # The target's kernel cannot disconnect from the address that is gone (ib_send_cm_dreq): the initiator finds out by a ping.
+  wait_for 30 session_has_failed
   neighbour bond0
   peer 'ip link set eth1 up; ip link set eth2 up'
 }
+session_has_failed() { [ "$(cat "$(session_of $target)/state")" != LOGGED_IN ]; }
 removal() {
   local opened
   opened=$(peer "grep -c '$open' /run/target.log")
