@@ -3,7 +3,7 @@
 use target_core::iscsi::{SegmentLengths, SessionParams, SessionType, TransportKeys};
 
 /// Longest data segment we take, bytes: with its headers a message fills a block of 16 KiB.
-pub const RECEIVE_LEN: usize = 15 * 1024;
+pub(crate) const RECEIVE_LEN: usize = 15 * 1024;
 
 /// What an iSER connection negotiates beside the keys of RFC 7143, with so many receives for commands and their data.
 pub(crate) fn transport_keys(room: u16) -> TransportKeys {

@@ -25,6 +25,5 @@ pub use cm::CmHeader;
 pub use fabric::{Capabilities, Completion, LinkEvent, LinkLost, QueuePair, Region, Remote, Work, WorkId};
 pub use header::{HEADER_LEN, Hello, HelloReply, IserHeader, StrangeHeader};
 pub use initiator::{Initiator, Message, Opened};
-pub use keys::RECEIVE_LEN;
 pub use mover::{IserMover, IserSetup, NoMessageMemory};
 pub use unavailable::Unavailable;

@@ -11,9 +11,11 @@ megabytes=320
 beside=(--portal $portal)
 
 # The disk is a file on tmpfs, so it outlives the target and not the guest.
-start_it() {
-  start_target "${beside[@]}" --portal "$over_tcp" --portal iser:$portal --target-name $target --cores 1 \
-    --buffers 32M --export file:/run/disk.img,size=${megabytes}M --log-level info,iser_transport=debug,lunaport=debug "$@"
+start_it() { start_with "${beside[@]}" --portal iser:$portal "$@"; }
+# start_with OPTION…: with these portals beside the one over TCP alone.
+start_with() {
+  start_target --portal "$over_tcp" --target-name $target --cores 1 --buffers 32M \
+    --export file:/run/disk.img,size=${megabytes}M --log-level info,iser_transport=debug,lunaport=debug "$@"
 }
 
 # start_all rxe|siw

@@ -38,8 +38,7 @@ twenty_logins() { cycles 20; }
 wildcard() {
   local removed
   end_target TERM
-  start_target --portal "$over_tcp" --portal iser:0.0.0.0:3260 --target-name $target --cores 1 --buffers 32M \
-    --export file:/run/disk.img,size=${megabytes}M --log-level info,iser_transport=debug,lunaport=debug
+  start_with --portal iser:0.0.0.0:3260
   wait_for 20 said 1 'iSER portal 0.0.0.0:3260 is open'
   in_and_out
   removed=$(grep -cF 'RDMA device removed' /run/target.log || true)
@@ -58,8 +57,7 @@ over_ipv6() {
   ip address add fd88::1/64 dev veth0 nodad
   near=$(ip -6 -o address show dev veth0 scope link | awk '{ sub("/.*", "", $4); print $4 }')
   scope=$(cat /sys/class/net/veth0/ifindex)
-  start_target --portal "$over_tcp" --portal iser:[fd88::1]:3260 --portal "iser:[$near%$scope]:3260" --target-name $target \
-    --cores 1 --buffers 32M --export file:/run/disk.img,size=${megabytes}M --log-level info,iser_transport=debug,lunaport=debug
+  start_with --portal iser:[fd88::1]:3260 --portal "iser:[$near%$scope]:3260"
   for address in fd88::1 "$near%$scope"; do wait_for 20 said 1 "iSER portal [$address]:3260 is open"; done
   for address in fd88::1 "$near%veth0"; do
     node $target "[$address]:3260" $over_iser
